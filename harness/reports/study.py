@@ -1,0 +1,170 @@
+"""Read a study's compact records: six CSV files in, one frozen ``Study`` of DataFrames out.
+
+``SCHEMA`` names the columns of each file; whatever writes the records imports it. An empty entry means missing.
+"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+SCHEMA: dict[str, tuple[str, ...]] = {
+    "cells.csv": (
+        *("cell", "arm", "task", "policy", "seed", "status", "cause", "objective", "region", "delta", "delta_unit"),
+        *("budget_axis", "budget_amount", "spent_flops", "executed_flops", "eval_flops", "discarded_flops"),
+        *("generated_tokens", "trained_tokens", "updates", "iterations"),
+    ),
+    "timing.csv": ("cell", "seconds", "train_seconds", "eval_seconds", "peak_memory_bytes"),
+    "evals.csv": (
+        *("cell", "split", "fraction", "iteration", "updates", "spent_flops", "generated_tokens"),
+        *("score", "num_prompts", "response_tokens_mean", "infra"),
+    ),
+    "metrics.csv": (
+        *("cell", "iteration", "updates", "spent_flops", "generated_tokens", "reward_mean", "response_tokens_mean"),
+        *("length_limited_frac", "entropy_nats", "informative_frac", "clip_frac", "dead_frac"),
+        *("kl_old_per_token_nats", "kl_old_per_sequence_nats", "grad_norm", "region_coef", "ratio_min", "ratio_max"),
+        "policy_loss",
+    ),
+    "ratios.csv": ("cell", "iteration_bin", "log_ratio_low", "log_ratio_high", "count"),
+    "surrogates.csv": ("arm", "advantage", "ratio", "loss", "weight"),
+}
+TEXT_COLUMNS = frozenset(
+    ("cell", "arm", "task", "policy", "status", "cause", "objective", "region", "delta_unit", "budget_axis")
+    + ("split", "iteration_bin")
+)
+CHOICES: dict[str, frozenset[str]] = {
+    "status": frozenset({"completed", "failed", "running", "missing"}),
+    "budget_axis": frozenset({"flops", "tokens", "updates", "seconds"}),
+    "delta_unit": frozenset({"per_sequence", "per_token", ""}),
+    "split": frozenset({"validation", "test"}),
+}
+KEYS: dict[str, tuple[str, ...]] = {
+    "cells.csv": ("arm", "task", "policy", "seed"),
+    "timing.csv": ("cell",),
+    "evals.csv": ("cell", "split", "fraction"),
+    "metrics.csv": ("cell", "iteration"),
+}
+CONFIG_PREFIX = "config."
+DEFAULT_BASELINE = "grpo"
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """One study's records, one DataFrame a file, columns as in ``SCHEMA``."""
+
+    cells: pd.DataFrame
+    """One row a cell, in the sweep's order; also ``config.<dotted.key>`` for each setting that differs."""
+    timing: pd.DataFrame
+    """Wall-clock seconds and peak memory in bytes: not reproducible."""
+    evals: pd.DataFrame
+    metrics: pd.DataFrame
+    ratios: pd.DataFrame
+    surrogates: pd.DataFrame
+
+    def frame(self) -> pd.DataFrame:
+        """Merge the metrics with their cells.
+
+        Returns:
+            One row an iteration of a cell: the metrics' columns, then the cell's. A column that both have
+            (``updates``, ``spent_flops``, ``generated_tokens``) is the running amount; the cell's total gets ``_total``.
+
+        Example:
+            >>> load_study(folder).frame().groupby("arm")["entropy_nats"].mean()
+        """
+        return self.metrics.merge(self.cells, on="cell", how="left", validate="many_to_one", suffixes=("", "_total"))
+
+    @property
+    def arms(self) -> list[str]:
+        """Arms in the order of the cells."""
+        return list(dict.fromkeys(self.cells["arm"]))
+
+    @property
+    def tasks(self) -> list[str]:
+        """Tasks in the order of the cells."""
+        return list(dict.fromkeys(self.cells["task"]))
+
+    def baseline(self, name: str | None = None) -> str:
+        """Return the baseline arm: ``name``, or "grpo" if present, or the first arm.
+
+        Raises:
+            ValueError: the study has no such arm.
+        """
+        if name is None:
+            return DEFAULT_BASELINE if DEFAULT_BASELINE in self.arms else self.arms[0]
+        if name not in self.arms:
+            raise ValueError(f"baseline {name!r} is not an arm of this study; arms: {', '.join(self.arms)}")
+        return name
+
+
+def load_study(folder: str | Path) -> Study:
+    """Read the records of one study.
+
+    Args:
+        folder: holds the files of ``SCHEMA``; columns beyond the required ones are kept.
+
+    Returns:
+        The study; numbers are float64 (NaN where empty), ``seed`` is int64, text is "" where empty.
+
+    Raises:
+        ValueError: a file or column is missing, an entry is not a number or not among the allowed words, a key
+            occurs twice, or a row names a cell that cells.csv lacks. The message names the file and the column.
+    """
+    folder = Path(folder)
+    frames = {name: _read(folder / name, columns) for name, columns in SCHEMA.items()}
+    cells = frames["cells.csv"]
+    if cells.empty:
+        raise ValueError(f"cells.csv in {folder}: no rows; a study has at least one cell")
+    if cells["seed"].isna().any() or (cells["seed"] % 1 != 0).any():
+        raise ValueError("cells.csv: column 'seed' must be a whole number in every row")
+    cells["seed"] = cells["seed"].astype("int64")
+    _require_unique("cells.csv", cells, ("cell",))
+    for name, key in KEYS.items():
+        _require_unique(name, frames[name], key)
+    for name, frame in frames.items():
+        known, column = (cells["arm"], "arm") if name == "surrogates.csv" else (cells["cell"], "cell")
+        strangers = frame.loc[~frame[column].isin(known), column]
+        if len(strangers):
+            raise ValueError(f"{name}: column {column!r} holds {strangers.iloc[0]!r}, which cells.csv does not have")
+    return Study(**{name.removesuffix(".csv"): frame for name, frame in frames.items()})
+
+
+def _read(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
+    if not path.is_file():
+        raise ValueError(f"{path.name} is missing in {path.parent}; a study needs {', '.join(SCHEMA)}")
+    try:
+        raw = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8")
+    except (pd.errors.EmptyDataError, pd.errors.ParserError) as error:
+        raise ValueError(f"{path.name}: not a CSV file with a header row ({error})") from error
+    lacking = [column for column in columns if column not in raw.columns]
+    if lacking:
+        raise ValueError(f"{path.name}: missing column(s) {', '.join(map(repr, lacking))}")
+    converted = {str(column): _convert(path.name, str(column), raw[column]) for column in raw.columns}
+    return pd.DataFrame(converted)
+
+
+def _convert(name: str, column: str, values: pd.Series) -> pd.Series:
+    if column in CHOICES:
+        wrong = values[~values.isin(CHOICES[column])]
+        if len(wrong):
+            allowed = ", ".join(repr(word) for word in sorted(CHOICES[column]))
+            raise ValueError(f"{name}: column {column!r} holds {wrong.iloc[0]!r}; allowed: {allowed}")
+    if column in TEXT_COLUMNS or column.startswith(CONFIG_PREFIX) or column not in SCHEMA[name]:
+        return values
+    return pd.Series([_number(name, column, value) for value in values], index=values.index, dtype="float64")
+
+
+def _number(name: str, column: str, text: str) -> float:
+    if not text.strip():
+        return math.nan
+    try:
+        return float(text)
+    except ValueError as error:
+        raise ValueError(f"{name}: column {column!r} holds {text!r}, which is not a number") from error
+
+
+def _require_unique(name: str, frame: pd.DataFrame, key: tuple[str, ...]) -> None:
+    repeated = frame.loc[frame.duplicated(list(key)), list(key)]
+    if len(repeated):
+        row = ", ".join(f"{column}={repeated.iloc[0][column]}" for column in key)
+        raise ValueError(f"{name}: two rows share {row}; the columns {', '.join(key)} together must be unique")

@@ -1,0 +1,26 @@
+"""Range checks of hyper-parameters; each raises a ValueError that says what was given and what would do."""
+
+import math
+
+__all__ = ["require_at_least", "require_between", "require_positive"]
+
+
+def require_positive(**settings: float) -> None:
+    """Refuse a value that is not a finite number above 0."""
+    for name, value in settings.items():
+        if not (math.isfinite(value) and value > 0):
+            raise ValueError(f"{name} = {value!r} must be above 0")
+
+
+def require_at_least(bound: float, **settings: float) -> None:
+    """Refuse a value below ``bound`` or NaN; infinity is allowed."""
+    for name, value in settings.items():
+        if not value >= bound:
+            raise ValueError(f"{name} = {value!r} must be at least {bound:g}")
+
+
+def require_between(low: float, high: float, **settings: float) -> None:
+    """Refuse a value outside [low, high]."""
+    for name, value in settings.items():
+        if not low <= value <= high:
+            raise ValueError(f"{name} = {value!r} must be between {low:g} and {high:g}")

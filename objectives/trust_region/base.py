@@ -1,0 +1,70 @@
+"""The contract between a trust region and the engine."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from objectives.base import Batch
+
+__all__ = ["TrustRegion", "Unit", "Verdict"]
+
+Unit = Literal["per_token", "per_sequence"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a region decides from a measured divergence.
+
+    Attributes:
+        coef: the coefficient from here on.
+        stop: make no further update on this rollout.
+        scale: what to keep of the last step: 1 all of it, 0 none.
+    """
+
+    coef: float
+    stop: bool = False
+    scale: float = 1.0
+
+
+class TrustRegion(ABC):
+    """Keep the policy near another one, by a penalty, a mask, or a control. A subclass is a frozen dataclass.
+
+    Its only state is one float, the coefficient, which the engine holds and writes to the checkpoint. The engine adds
+    coef times the aggregate of ``divergence`` to the loss, and gives ``update`` the aggregate of its value, both over
+    fresh rows. The aggregate is the region's own (``unit``), whatever the objective's weights, so that a bound means
+    the same beside every objective:
+
+        per_token:    mean over tokens, nats a token
+        per_sequence: sum over tokens, mean over responses, nats a response: E_s[KL(pi_old(.|s) || pi_theta(.|s))]
+
+    Attributes:
+        requires: optional fields of ``Batch`` that it reads.
+        measured: when ``update`` is called. "before_step": with the divergence of the step's own forward pass, free;
+            ``stop`` then cancels this step too. "after_rollout": with a forward pass made for it after the last
+            update of a rollout, charged to the budget.
+        unit: how ``divergence`` is aggregated; a field where a user may choose.
+    """
+
+    requires: ClassVar[frozenset[str]] = frozenset()
+    measured: ClassVar[Literal["before_step", "after_rollout"]] = "before_step"
+    unit: Unit
+
+    @abstractmethod
+    def init(self) -> float:
+        """Return the coefficient of a new run."""
+
+    @abstractmethod
+    def divergence(self, batch: Batch) -> Tensor:
+        """Return the divergence of every token [B, T], nats, 0 outside ``batch.loss_mask``; carries gradients."""
+
+    def keep(self, batch: Batch) -> Tensor:
+        """Return [B, T] bool, tokens whose policy loss stays; the denominators do not change."""
+        return torch.ones_like(batch.loss_mask)
+
+    def update(self, coef: float, kl: float) -> Verdict:
+        """Return the verdict on ``kl``, the aggregate divergence in nats of ``unit``."""
+        del kl
+        return Verdict(coef)

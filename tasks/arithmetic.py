@@ -1,0 +1,131 @@
+"""Chains of sums and differences, such as ``37+8-21=``; the answer follows a marker, ``#24``.
+
+A careful response works from left to right, ``37+8=45;45-21=24;#24``. Only the answer is judged: the last ``#`` counts,
+a plain integer must follow it, and nothing but white space may follow that.
+"""
+
+import dataclasses
+import functools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tasks.base import Demonstration, Example, Score, Split, Task
+from tasks.settings import require
+from tasks.splits import Draws, check_split, content_id, fingerprint, generate
+
+__all__ = ["Arithmetic"]
+
+_NAME = "arithmetic"
+_MARKER = "#"
+# Plain ASCII, no leading zero, no plus, no "-0"; 12 digits are more than any answer has and cheap to convert.
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,11}")
+_MAX_OPERANDS = 12
+_MAX_OPERAND = 999_999_999
+_SAMPLE = 32  # problems a split that enter the fingerprint
+
+
+def _draw(stream: Draws, operands: Sequence[int], max_operand: int) -> tuple[str, tuple[int, ...]]:
+    """Return the prompt and the signed terms of one chain; the first term is positive."""
+    count = stream.choice(operands)
+    sizes = [stream.between(1, max_operand) for _ in range(count)]
+    signs = [1] + [stream.choice((1, -1)) for _ in range(count - 1)]
+    terms = tuple(size * sign for size, sign in zip(sizes, signs, strict=True))
+    return "".join(f"{term:+d}" for term in terms)[1:] + "=", terms
+
+
+def _no_operand_is_the_answer(terms: Sequence[int]) -> bool:
+    """Copying a number of the prompt must never pay."""
+    return sum(terms) not in {abs(term) for term in terms}
+
+
+@functools.lru_cache(maxsize=32)
+def _examples(task: "Arithmetic", split: Split, size: int) -> tuple[Example, ...]:
+    draw = functools.partial(_draw, operands=task.operands, max_operand=task.max_operand)
+    return tuple(
+        Example(
+            id=f"{split}-{content_id(_NAME, prompt)}",
+            split=split,
+            difficulty=f"{len(terms)} operands",
+            data={"prompt": prompt, "terms": list(terms), "answer": sum(terms)},
+        )
+        for prompt, terms in generate(_NAME, task.seed, split, size, draw, _no_operand_is_the_answer)
+    )
+
+
+@dataclass(frozen=True)
+class Arithmetic(Task):
+    """Sums and differences of 2 to 4 numbers.
+
+    Attributes:
+        operands: numbers of operands, each entry equally likely; repeat an entry to weigh it. Each in [2, 12].
+        max_operand: operands are drawn from [1, max_operand].
+        train_size: problems in train at most; fewer where the settings allow fewer.
+        validation_size: the same for validation.
+        test_size: the same for test.
+        seed: which problems are drawn; which split owns a problem does not depend on it.
+    """
+
+    operands: tuple[int, ...] = (2, 3, 3, 3, 4)
+    max_operand: int = 99
+    train_size: int = 20_000
+    validation_size: int = 512
+    test_size: int = 1024
+    seed: int = 0
+
+    version: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        """Refuse settings that are out of range."""
+        fits = bool(self.operands) and all(2 <= count <= _MAX_OPERANDS for count in self.operands)
+        require(fits, "operands", self.operands, f"ints in [2, {_MAX_OPERANDS}], e.g. [2, 3, 3, 4]")
+        fits = 1 < self.max_operand <= _MAX_OPERAND
+        require(fits, "max_operand", self.max_operand, f"an int in [2, {_MAX_OPERAND}], e.g. 99")
+        for setting in ("train_size", "validation_size", "test_size"):
+            require(getattr(self, setting) >= 1, setting, getattr(self, setting), "an int >= 1, e.g. 512")
+
+    def examples(self, split: Split) -> Sequence[Example]:
+        """Return the examples of a split; drawn at the first call, then kept."""
+        check_split(split)
+        return _examples(self, split, getattr(self, f"{split}_size"))
+
+    def prompt(self, example: Example) -> str:
+        """Return e.g. ``37+8-21=``."""
+        return example.data["prompt"]
+
+    def gold(self, example: Example) -> str:
+        """Return e.g. ``#24``."""
+        return f"{_MARKER}{example.data['answer']}"
+
+    def demonstrations(self, example: Example) -> Sequence[Demonstration]:
+        """Return e.g. ``37+8=45;45-21=24;#24`` and ``#24``."""
+        total, *rest = example.data["terms"]
+        steps: list[str] = []
+        for term in rest:
+            steps.append(f"{total}{term:+d}={total + term};")
+            total += term
+        gold = self.gold(example)
+        return (Demonstration("".join(steps) + gold, "careful"), Demonstration(gold, "bare"))
+
+    def score(self, example: Example, response: str) -> Score:
+        """Return pass, wrong (another integer) or format (no answer, or one that is not a plain integer)."""
+        _, marker, answer = response.rpartition(_MARKER)
+        if not marker:
+            return Score(0.0, "format", f"no answer: expected {_MARKER} and an integer")
+        answer = answer.rstrip(" \t\r\n")
+        if not _INTEGER.fullmatch(answer):
+            return Score(0.0, "format", f"after the last {_MARKER} expected one plain integer, got {answer[:40]!a}")
+        if int(answer) != example.data["answer"]:
+            return Score(0.0, "wrong", f"expected {example.data['answer']}, got {answer}")
+        return Score(1.0, "pass")
+
+    def fingerprint(self) -> str:
+        """Return a hash of the settings, the rules' version and a sample of every split."""
+        splits: tuple[Split, ...] = ("train", "validation", "test")
+        texts = [
+            f"{self.prompt(example)}{self.gold(example)}"
+            for split in splits
+            for example in _examples(self, split, _SAMPLE)
+        ]
+        return fingerprint(_NAME, self.version, dataclasses.asdict(self), texts)
