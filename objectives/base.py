@@ -52,6 +52,17 @@ def _check_shapes(owner: object, rows: int, width: int) -> None:
             )
 
 
+_LIVE = frozenset({"logprobs", "values", "entropy", "exact_kl_old"})
+
+
+def _check_numbers(name: str, value: Tensor, *, live: bool) -> None:
+    """Raise ValueError for half precision, or for a gradient on a constant."""
+    if value.dtype in (torch.bfloat16, torch.float16):
+        raise ValueError(f"{name} is {value.dtype}, which rounds 1 + 4e-4 to 1: compute log-softmax after .float()")
+    if value.requires_grad and not live:
+        raise ValueError(f"{name} carries a gradient; only {', '.join(sorted(_LIVE))} may: .detach() it")
+
+
 @dataclass(frozen=True)
 class Rollout:
     """Responses of the behaviour policy with their rewards; no gradients.
@@ -154,8 +165,8 @@ class Step:
 class Batch:
     """A micro-batch: the current policy on some rows of an optimizer step, beside what the rollout knew of them.
 
-    ``logprobs``, ``values``, ``entropy`` and ``exact_kl_old`` carry gradients, nothing else does. Values outside
-    ``loss_mask`` mean nothing and may be NaN.
+    ``logprobs``, ``values``, ``entropy`` and ``exact_kl_old`` carry gradients; anything else that does is refused, and
+    so is half precision. Values outside ``loss_mask`` mean nothing and may be NaN.
 
     Attributes:
         logprobs: [B, T] float, log pi_theta.
@@ -197,6 +208,10 @@ class Batch:
             value = getattr(self, item.name)
             if isinstance(value, Tensor) and tuple(value.shape) != (rows, width):
                 raise ValueError(f"Batch.{item.name} has shape {tuple(value.shape)}, expected {(rows, width)}")
+            if isinstance(value, Tensor):
+                _check_numbers(f"Batch.{item.name}", value, live=item.name in _LIVE)
+        for name, value in self.extras.items():
+            _check_numbers(f"Batch.extras[{name!r}]", value, live=False)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from torch import Tensor
 from objectives.aggregation import sequence_mean
 from objectives.base import Batch, Objective, Rollout, Step, Targets, TokenLoss
 from objectives.checks import require_at_least, require_between
-from objectives.ops import broadcast_rows, clip_ratio_pessimistic, group_advantages, log_ratio
+from objectives.ops import broadcast_rows, clip_ratio_pessimistic, group_advantages, log_ratio, saturated
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,7 @@ class GRPO(Objective):
         return Targets(broadcast_rows(advantages, rollout.scored), rollout.scored)
 
     def token_loss(self, batch: Batch) -> TokenLoss:
-        ratio = torch.exp(log_ratio(batch.logprobs, batch.old_logprobs, batch.loss_mask))
+        pair = batch.logprobs, batch.old_logprobs, batch.loss_mask
+        ratio = torch.exp(log_ratio(*pair))
         clipped = clip_ratio_pessimistic(ratio, batch.advantages, self.clip_low, self.clip_high)
-        return TokenLoss(policy=-clipped * batch.advantages, stats={"clipped": clipped != ratio})
+        return TokenLoss(policy=-clipped * batch.advantages, stats={"clipped": (clipped != ratio) | saturated(*pair)})

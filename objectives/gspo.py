@@ -18,7 +18,7 @@ from torch import Tensor
 from objectives.aggregation import sequence_mean
 from objectives.base import Batch, Objective, Rollout, Step, Targets, TokenLoss
 from objectives.checks import require_at_least, require_between
-from objectives.ops import broadcast_rows, clip_ratio_pessimistic, group_advantages, log_ratio, row_mean
+from objectives.ops import broadcast_rows, clip_ratio_pessimistic, group_advantages, log_ratio, row_mean, saturated
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ class GSPO(Objective):
 
     def token_loss(self, batch: Batch) -> TokenLoss:
         mask = batch.loss_mask
-        ratio = torch.exp(row_mean(log_ratio(batch.logprobs, batch.old_logprobs, mask), mask))  # [B, 1]
+        pair = batch.logprobs, batch.old_logprobs, mask
+        ratio = torch.exp(row_mean(log_ratio(*pair), mask))  # [B, 1]
         advantages = row_mean(batch.advantages, mask)
         clipped = clip_ratio_pessimistic(ratio, advantages, self.clip_low, self.clip_high)
-        return TokenLoss(
-            policy=(-clipped * advantages).expand_as(mask), stats={"clipped": (clipped != ratio).expand_as(mask)}
-        )
+        stats = {"clipped": (clipped != ratio) | saturated(*pair)}
+        return TokenLoss(policy=(-clipped * advantages).expand_as(mask), stats=stats)

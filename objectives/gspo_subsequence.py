@@ -4,7 +4,7 @@ A response a is cut into K segments; L_k = sum_{t in S_k} log(pi_theta / pi_old)
 
     rho_k = clip(exp(w_k L_k), 1 - low, 1 + high)
     loss  = -A rho / T_max,   rho = prod_k rho_k                                 combine = "product" (the proposal)
-    loss  = -A mean_t rho_k(t)                                                   combine = "mean"
+    loss  = -A mean_t rho_k(t)     (raw: -A sum_k rho_k / T_max)                 combine = "mean"
 
     clip_mode "plain":     the literal formula. Also clips a segment that lies on the wrong side of its advantage, which
                            then gets no gradient back; when all segments are clipped the response is dead.
@@ -33,7 +33,7 @@ from torch import Tensor
 from objectives.aggregation import constant, sequence_mean
 from objectives.base import Batch, Objective, Rollout, Step, Targets, TokenLoss
 from objectives.checks import require_at_least, require_between
-from objectives.ops import MAX_LOG_RATIO, broadcast_rows, group_advantages, log_ratio, masked, row_mean
+from objectives.ops import MAX_LOG_RATIO, broadcast_rows, group_advantages, log_ratio, masked, row_mean, saturated
 from objectives.segments import fixed_count, fixed_length, segment_sums
 
 
@@ -100,20 +100,21 @@ class GSPOSubsequence(Objective):
     def token_loss(self, batch: Batch) -> TokenLoss:
         mask, segment = batch.loss_mask, batch.extras["segment"]
         advantage = row_mean(batch.advantages, mask)  # [B, 1]
-        total, tokens = segment_sums(log_ratio(batch.logprobs, batch.old_logprobs, mask), segment, mask)
+        pair = batch.logprobs, batch.old_logprobs, mask
+        total, tokens = segment_sums(log_ratio(*pair), segment, mask)
         free = total / tokens.clamp(min=1) if self.norm == "mean" else total  # [B, segments], log ratio
         bounded = self._clip(free, advantage)
-        stats = {"clipped": (bounded != free).gather(1, segment)}
         if self.combine == "product":
-            log_rho = (bounded * self._root(tokens)).sum(1, keepdim=True)
-            surrogate = log_rho.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp().expand_as(segment)
+            log_rho = (bounded * self._root(tokens)).sum(1, keepdim=True).expand_as(segment)
         else:
-            surrogate = bounded.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp().gather(1, segment)
+            log_rho = bounded.gather(1, segment)
+        surrogate = log_rho.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
+        clipped = (bounded != free).gather(1, segment) | (log_rho.abs() > MAX_LOG_RATIO) | saturated(*pair)
         if self.clip_mode == "stopgrad":
             policy = -surrogate.detach() * advantage * masked(batch.logprobs, mask)
         else:
             policy = -surrogate * advantage * self._share(tokens, segment)
-        return TokenLoss(policy=policy, stats=stats)
+        return TokenLoss(policy=policy, stats={"clipped": clipped})
 
     def _clip(self, free: Tensor, advantage: Tensor) -> Tensor:
         """Bound the log-ratios of segments [B, segments], strictly between the bounds with gradient 1."""
@@ -125,7 +126,7 @@ class GSPOSubsequence(Objective):
 
     def _root(self, tokens: Tensor) -> Tensor | float:
         if self.outer_root == "segments":
-            return 1 / (tokens > 0).sum(1, keepdim=True).clamp(min=1)
+            return 1 / (tokens > 0).to(tokens.dtype).sum(1, keepdim=True).clamp(min=1)
         if self.outer_root == "tokens":
             return 1 / tokens.sum(1, keepdim=True).clamp(min=1)
         return 1.0

@@ -12,6 +12,7 @@ __all__ = [
     "log_ratio",
     "masked",
     "row_mean",
+    "saturated",
     "whiten",
 ]
 
@@ -38,6 +39,11 @@ def log_ratio(logprobs: Tensor, old_logprobs: Tensor, mask: Tensor) -> Tensor:
     """
     difference = masked(logprobs, mask) - masked(old_logprobs, mask)
     return difference.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
+
+
+def saturated(logprobs: Tensor, old_logprobs: Tensor, mask: Tensor) -> Tensor:
+    """Return [B, T] bool, tokens that the bound of ``log_ratio`` leaves without gradient; they count as clipped."""
+    return (masked(logprobs, mask) - masked(old_logprobs, mask)).abs() > MAX_LOG_RATIO
 
 
 def clip_ratio_pessimistic(ratio: Tensor, advantages: Tensor, low: float, high: float) -> Tensor:

@@ -21,7 +21,7 @@ from torch import Tensor
 from objectives.aggregation import token_mean
 from objectives.base import Batch, Finish, Objective, Rollout, Step, Targets, TokenLoss
 from objectives.checks import require_at_least, require_between, require_positive
-from objectives.ops import clip_ratio_pessimistic, generalised_advantages, log_ratio, masked, whiten
+from objectives.ops import clip_ratio_pessimistic, generalised_advantages, log_ratio, masked, saturated, whiten
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,11 @@ class PPO(Objective):
         if rollout.old_values is None:
             raise ValueError("ppo reads Rollout.old_values, which is None")
         mask = rollout.scored
-        lengths = mask.sum(1, keepdim=True)
         columns = torch.arange(mask.shape[1] + 1, device=mask.device)
-        ended = (rollout.finish != Finish.WINDOW)[:, None] & (columns >= lengths)
+        ends = (mask * columns[1:]).amax(1, keepdim=True)  # after the last token, whatever is masked before it
+        ended = (rollout.finish != Finish.WINDOW)[:, None] & (columns >= ends)
         values = torch.where(ended, 0.0, rollout.old_values)
-        rewards = torch.where(columns[:-1] == lengths - 1, rollout.rewards[:, None], 0.0).to(values.dtype)
+        rewards = torch.where(columns[1:] == ends, rollout.rewards[:, None], 0.0).to(values.dtype)
         advantages, returns = generalised_advantages(rewards, values, mask, gamma=self.gamma, lam=self.lam)
         return Targets(whiten(advantages, mask), mask, returns=returns, value_mask=mask)
 
@@ -71,7 +71,8 @@ class PPO(Objective):
         if batch.values is None or batch.old_values is None or batch.returns is None or batch.entropy is None:
             raise ValueError("ppo reads values, old_values, returns and entropy of the Batch; one of them is None")
         mask = batch.loss_mask
-        ratio = torch.exp(log_ratio(batch.logprobs, batch.old_logprobs, mask))
+        pair = batch.logprobs, batch.old_logprobs, mask
+        ratio = torch.exp(log_ratio(*pair))
         clipped = clip_ratio_pessimistic(ratio, batch.advantages, self.clip_low, self.clip_high)
         values, old_values, returns = (masked(x, mask) for x in (batch.values, batch.old_values, batch.returns))
         near = values.clamp(old_values - self.value_clip, old_values + self.value_clip)
@@ -79,5 +80,5 @@ class PPO(Objective):
             policy=-clipped * batch.advantages,
             value=torch.maximum((values - returns).square(), (near - returns).square()) / 2,
             entropy=-self.entropy_coef * batch.entropy,
-            stats={"clipped": clipped != ratio},
+            stats={"clipped": (clipped != ratio) | saturated(*pair)},
         )

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from tasks.base import Demonstration, Example, Score, Split, Task
 from tasks.settings import require
-from tasks.splits import Draws, check_split, content_id, fingerprint, generate
+from tasks.splits import Draws, check_split, fingerprint, generate
 
 __all__ = ["Arithmetic"]
 
@@ -21,6 +21,7 @@ _NAME = "arithmetic"
 _MARKER = "#"
 # Plain ASCII, no leading zero, no plus, no "-0"; 12 digits are more than any answer has and cheap to convert.
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,11}")
+_MIN_OPERANDS = 2
 _MAX_OPERANDS = 12
 _MAX_OPERAND = 999_999_999
 _SAMPLE = 32  # problems a split that enter the fingerprint
@@ -45,12 +46,12 @@ def _examples(task: "Arithmetic", split: Split, size: int) -> tuple[Example, ...
     draw = functools.partial(_draw, operands=task.operands, max_operand=task.max_operand)
     return tuple(
         Example(
-            id=f"{split}-{content_id(_NAME, prompt)}",
+            id=key,
             split=split,
             difficulty=f"{len(terms)} operands",
             data={"prompt": prompt, "terms": list(terms), "answer": sum(terms)},
         )
-        for prompt, terms in generate(_NAME, task.seed, split, size, draw, _no_operand_is_the_answer)
+        for key, prompt, terms in generate(_NAME, task.seed, split, size, draw, _no_operand_is_the_answer)
     )
 
 
@@ -78,8 +79,8 @@ class Arithmetic(Task):
 
     def __post_init__(self) -> None:
         """Refuse settings that are out of range."""
-        fits = bool(self.operands) and all(2 <= count <= _MAX_OPERANDS for count in self.operands)
-        require(fits, "operands", self.operands, f"ints in [2, {_MAX_OPERANDS}], e.g. [2, 3, 3, 4]")
+        fits = bool(self.operands) and all(_MIN_OPERANDS <= count <= _MAX_OPERANDS for count in self.operands)
+        require(fits, "operands", self.operands, f"ints in [{_MIN_OPERANDS}, {_MAX_OPERANDS}], e.g. [2, 3, 3, 4]")
         fits = 1 < self.max_operand <= _MAX_OPERAND
         require(fits, "max_operand", self.max_operand, f"an int in [2, {_MAX_OPERAND}], e.g. 99")
         for setting in ("train_size", "validation_size", "test_size"):

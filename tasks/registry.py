@@ -74,5 +74,5 @@ def make(name: str, **settings: object) -> Task:
     """
     classes = _classes()
     if name not in classes:
-        raise ValueError(f"unknown task {name!r}{near_match(name, classes)} Tasks: {', '.join(classes)}")
+        raise ValueError(f"unknown task {name!r}{near_match(name, classes)}; tasks: {', '.join(classes)}")
     return build(classes[name], settings)

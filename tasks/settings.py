@@ -75,7 +75,6 @@ def build(cls: type[Task], settings: Mapping[str, object]) -> Task:
     hints = get_type_hints(cls)
     for setting in settings:
         if setting not in known:
-            raise ValueError(
-                f"unknown setting {setting!r} of {cls.__name__}{near_match(setting, known)} Settings: {', '.join(known)}"
-            )
+            hint = near_match(setting, known)
+            raise ValueError(f"unknown setting {setting!r} of {cls.__name__}{hint}; settings: {', '.join(known)}")
     return cls(**{setting: _convert(setting, given, hints[setting]) for setting, given in settings.items()})

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from tasks.base import SPLITS, Split
 
-__all__ = ["Draws", "check_split", "content_id", "fingerprint", "generate", "split_of"]
+__all__ = ["Draws", "check_split", "content_key", "fingerprint", "generate"]
 
 T = TypeVar("T")
 
@@ -19,8 +19,8 @@ _SHARES: dict[Split, float] = {"train": 0.6, "validation": 0.2, "test": 0.2}
 _MAX_STALE_DRAWS = 3000  # consecutive draws without a new problem after which the space counts as exhausted
 
 
-def _digest(*parts: object) -> bytes:
-    return hashlib.blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=64).digest()
+def _digest(*parts: str | int) -> bytes:
+    return hashlib.blake2b(repr(parts).encode(), digest_size=64).digest()
 
 
 class Draws:
@@ -73,19 +73,15 @@ def check_split(split: str) -> None:
         raise ValueError(f"unknown split {split!r}, expected one of {', '.join(SPLITS)}")
 
 
-def content_id(task: str, content: str) -> str:
-    """Return 16 hexadecimal digits that identify a problem by its text."""
-    return _digest("content", task, content).hex()[:16]
-
-
-def split_of(task: str, content: str) -> Split:
-    """Return the split that owns the problem with this text, whatever seed drew it."""
-    point = int.from_bytes(_digest("split", task, content)[:8]) / 2**64
+def content_key(task: str, content: str) -> tuple[str, Split]:
+    """Return 16 hexadecimal digits that identify a problem by its text, and the split that owns it."""
+    digest = _digest("content", task, content)
+    point = int.from_bytes(digest[8:16]) / 2**64
     for split, share in _SHARES.items():
         if point < share:
-            return split
+            return digest[:8].hex(), split
         point -= share
-    return SPLITS[-1]
+    return digest[:8].hex(), SPLITS[-1]
 
 
 def generate(
@@ -95,7 +91,7 @@ def generate(
     size: int,
     draw: Callable[[Draws], tuple[str, T]],
     usable: Callable[[T], bool] = lambda _: True,
-) -> list[tuple[str, T]]:
+) -> list[tuple[str, str, T]]:
     """Draw the problems of a split, without duplicates.
 
     Args:
@@ -107,30 +103,31 @@ def generate(
         usable: says no to problems that should not occur.
 
     Returns:
-        (text, problem) pairs in a pseudo-random order that does not depend on when each was drawn; fewer than ``size``
-        where the space of problems is exhausted.
+        (id, text, problem) in the order of their ids, which is random and does not depend on when each was drawn;
+        fewer than ``size`` where the space of problems is exhausted. A larger ``size`` keeps all of a smaller one.
 
     Raises:
         ValueError: ``split`` is unknown, or no problem at all belongs to it.
     """
     check_split(split)
-    found: dict[str, T] = {}
+    found: dict[str, tuple[str, str, T]] = {}
     refused: set[str] = set()
     index = stale = 0
     while len(found) < size and stale < _MAX_STALE_DRAWS:
         content, problem = draw(Draws(task, seed, split, index))
+        key, owner = content_key(task, content)
         index += 1
         stale += 1
-        if content in found or content in refused or split_of(task, content) != split:
+        if owner != split or key in found or key in refused:
             continue
-        if not usable(problem):
-            refused.add(content)
-            continue
-        found[content] = problem
-        stale = 0
+        if usable(problem):
+            found[key] = (f"{split}-{key}", content, problem)
+            stale = 0
+        else:
+            refused.add(key)
     if not found:
         raise ValueError(f"no problem of {task} falls into {split}: the settings leave too few; widen their ranges")
-    return sorted(found.items(), key=lambda item: content_id(task, item[0]))
+    return sorted(found.values(), key=lambda entry: entry[0])
 
 
 def fingerprint(task: str, version: int, settings: Mapping[str, Any], texts: Sequence[str]) -> str:
@@ -145,4 +142,5 @@ def fingerprint(task: str, version: int, settings: Mapping[str, Any], texts: Seq
     Returns:
         16 hexadecimal digits.
     """
-    return _digest("fingerprint", task, version, dict(settings), list(texts)).hex()[:16]
+    plain = json.dumps([dict(settings), list(texts)], sort_keys=True)
+    return _digest("fingerprint", task, version, plain).hex()[:16]

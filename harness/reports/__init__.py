@@ -1,0 +1,1 @@
+"""From a study's records to statistics, tables and figures; never imports torch."""

@@ -71,11 +71,11 @@ def amount(value: float) -> str:
 
 
 def escape_latex(text: str) -> str:
-    """Escape LaTeX's special characters; set "1.2e+12" and leading minus signs as mathematics.
+    r"""Escape LaTeX's special characters; set "1.2e+12" and leading minus signs as mathematics.
 
     Example:
         >>> escape_latex("gspo_subsequence & 5%")
-        'gspo\\\\_subsequence \\\\& 5\\\\%'
+        'gspo\\_subsequence \\& 5\\%'
     """
     escaped = "".join(_LATEX.get(character, character) for character in text)
     escaped = re.sub(
@@ -103,7 +103,7 @@ def to_csv(table: Table) -> str:
 
 
 def to_latex(table: Table) -> str:
-    """Return booktabs tables (one a part) with the title as caption; needs \\usepackage{booktabs}."""
+    """Return booktabs tables (one a part) with the title as caption; LaTeX needs the package booktabs."""
     parts = table.parts or [range(len(table.header))]
     out = [r"% needs \usepackage{booktabs}", r"\begin{table*}[t]", r"\centering\footnotesize"]
     out += [rf"\caption{{{escape_latex(table.title)}}}", rf"\label{{tab:{table.name}}}"]

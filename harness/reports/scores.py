@@ -3,8 +3,13 @@
 Only completed cells have a final score; any other cell keeps its status and cause and is never a zero.
 """
 
+# pandas ships no stubs and pyright infers "Series | DataFrame" for every selection:
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false
+# pyright: reportGeneralTypeIssues=false, reportReturnType=false
+
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import pandas as pd
 
@@ -18,6 +23,7 @@ COSTS = (
 STARTED, ENDED = 0.0, 1.0
 """Fractions of the budget axis: the warm start and the last state inside the budget."""
 COMPLETED = "completed"
+UNFINISHED = ("failed", "running", "missing")
 NO_SCORE = "completed without a test score at the end of the budget"
 
 
@@ -38,6 +44,7 @@ class Trouble:
         return f"{subject} ({self.cause})" if self.cause else subject
 
 
+@lru_cache(maxsize=8)
 def outcomes(study: Study) -> pd.DataFrame:
     """Return one row for every arm and every (policy, seed) of each task.
 
@@ -45,7 +52,7 @@ def outcomes(study: Study) -> pd.DataFrame:
         Columns task, arm, policy, seed, run (the seed, with the policy in front where a task has several), cell,
         status, cause, delta, start (test score of the warm start), final (test score at the end of the budget; NaN
         unless completed), gain, auc (mean height of the validation curve over the budget), and ``COSTS``. A
-        combination without a row in cells.csv has status "missing".
+        combination without a row in cells.csv has status "missing". Shared between callers: do not change it.
     """
     scores = _scores(study.evals)
     rows = []
@@ -80,6 +87,18 @@ def troubles(table: pd.DataFrame) -> list[Trouble]:
     return [Trouble(*key, tuple(runs)) for key, runs in found.items()]
 
 
+def completion(rows: pd.DataFrame, word: str = "seeds") -> str:
+    """Write how many of the rows of ``outcomes`` have a final score, as "2/3 seeds, 1 failed"."""
+    found = troubles(rows)
+    counts = {status: sum(len(trouble.runs) for trouble in found if trouble.status == status) for status in UNFINISHED}
+    return completion_text(int(rows["final"].notna().sum()), len(rows), counts, word)
+
+
+def completion_text(completed: int, total: int, counts: dict[str, int], word: str = "seeds") -> str:
+    """Write counts as "2/3 seeds, 1 failed"."""
+    return ", ".join([f"{completed}/{total} {word}", *(f"{num} {name}" for name, num in counts.items() if num)])
+
+
 def curve(evals: pd.DataFrame, cell: str, split: str = "validation") -> pd.DataFrame:
     """Return one cell's scores of a split, ordered by the fraction of the budget axis."""
     rows = evals[(evals["cell"] == cell) & (evals["split"] == split) & evals["score"].notna()]
@@ -89,7 +108,7 @@ def curve(evals: pd.DataFrame, cell: str, split: str = "validation") -> pd.DataF
 def start_scores_differ(table: pd.DataFrame, tolerance: float = 1e-9) -> list[str]:
     """Return the tasks where arms of one policy and seed do not share their warm start's test score."""
     spread = table.groupby(["task", "policy", "seed"], sort=False)["start"].agg(lambda x: x.max() - x.min())
-    return list(dict.fromkeys(str(key[0]) for key, gap in spread.items() if gap > tolerance))  # type: ignore[index]
+    return list(dict.fromkeys(str(key[0]) for key, gap in spread.items() if gap > tolerance))
 
 
 def _scores(evals: pd.DataFrame) -> dict[str, dict[str, float]]:

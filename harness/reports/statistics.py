@@ -6,6 +6,7 @@ interval of one run), never 0.
 
 import math
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -149,7 +150,8 @@ def paired_power(difference: float, sd: float, num: int, alpha: float = 1 - LEVE
     df = num - 1
     critical = stats.t.ppf(1 - alpha / 2, df)
     shift = difference * math.sqrt(num) / sd
-    return float(stats.nct.sf(critical, df, shift) + stats.nct.cdf(-critical, df, shift))
+    wrong_side = np.nan_to_num(stats.nct.cdf(-critical, df, shift))  # scipy gives NaN where this is below 1e-30
+    return float(stats.nct.sf(critical, df, shift) + wrong_side)
 
 
 def minimum_detectable_difference(sd: float, num: int, power: float = POWER, alpha: float = 1 - LEVEL) -> float:
@@ -166,11 +168,19 @@ def minimum_detectable_difference(sd: float, num: int, power: float = POWER, alp
     """
     if num < 2 or math.isnan(sd):  # noqa: PLR2004
         return math.nan
+    return _detectable_effect(num, power, alpha) * sd
+
+
+@cache
+def _detectable_effect(num: int, power: float, alpha: float) -> float:
+    """Return the detectable difference in units of the differences' standard deviation."""
     high = 1.0
     while paired_power(high, 1.0, num, alpha) < power:
         high *= 2
-    effect = optimize.brentq(lambda size: paired_power(size, 1.0, num, alpha) - power, 1e-9, high, xtol=1e-10)
-    return float(effect) * sd
+    root = optimize.root_scalar(
+        lambda size: paired_power(size, 1.0, num, alpha) - power, bracket=(1e-9, high), xtol=1e-10
+    )
+    return float(root.root)
 
 
 def holm(p_values: ArrayLike) -> Floats:

@@ -3,6 +3,10 @@
 ``SCHEMA`` names the columns of each file; whatever writes the records imports it. An empty entry means missing.
 """
 
+# pandas ships no stubs and pyright infers "Series | DataFrame" for every selection:
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false
+# pyright: reportGeneralTypeIssues=false, reportReturnType=false
+
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,8 +34,10 @@ SCHEMA: dict[str, tuple[str, ...]] = {
     "surrogates.csv": ("arm", "advantage", "ratio", "loss", "weight"),
 }
 TEXT_COLUMNS = frozenset(
-    ("cell", "arm", "task", "policy", "status", "cause", "objective", "region", "delta_unit", "budget_axis")
-    + ("split", "iteration_bin")
+    [
+        *("cell", "arm", "task", "policy", "status", "cause", "objective", "region", "delta_unit"),
+        *("budget_axis", "split", "iteration_bin"),
+    ]
 )
 CHOICES: dict[str, frozenset[str]] = {
     "status": frozenset({"completed", "failed", "running", "missing"}),
@@ -67,7 +73,7 @@ class Study:
 
         Returns:
             One row an iteration of a cell: the metrics' columns, then the cell's. A column that both have
-            (``updates``, ``spent_flops``, ``generated_tokens``) is the running amount; the cell's total gets ``_total``.
+            (``updates``, ``spent_flops``, ``generated_tokens``) is the running amount; the total gets ``_total``.
 
         Example:
             >>> load_study(folder).frame().groupby("arm")["entropy_nats"].mean()

@@ -52,5 +52,8 @@ class DualAscent(TrustRegion):
         return k3(batch.logprobs, batch.old_logprobs, batch.loss_mask)
 
     def update(self, coef: float, kl: float) -> Verdict:
-        """Raise the multiplier while the bound is violated, lower it while there is room, never below 0."""
-        return Verdict(max(0.0, coef + self.rate * (kl / self.delta - 1)))
+        """Raise the multiplier while the bound is violated, lower it while there is room, never below 0.
+
+        NaN stays NaN (it must be the first argument of ``max``): the run then stops instead of losing its bound.
+        """
+        return Verdict(max(coef + self.rate * (kl / self.delta - 1), 0.0))

@@ -1,6 +1,7 @@
 """No trust region; KL(pi_old || pi_theta) is still measured for the log."""
 
 from dataclasses import dataclass
+
 from torch import Tensor
 
 from objectives.base import Batch

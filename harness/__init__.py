@@ -1,0 +1,1 @@
+"""The harness: one engine for every objective, sweeps at matched compute, and reports."""

@@ -1,0 +1,224 @@
+"""The command line: ``evengrad train | sweep | report | eval | list | check``. Heavy imports wait for their command.
+
+Exit status: 0 done, 1 a run failed or a claim is broken, 2 bad input (one line on stderr), 130 interrupted.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
+
+from harness.config.errors import UserError
+
+__all__ = ["main"]
+
+OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+_KINDS = ("objectives", "regions", "tasks", "policies", "figures")
+_SPLITS = ("validation", "test")
+_ENGINE = "harness.engine.train:run_cell"
+
+
+class _Parser(argparse.ArgumentParser):
+    """Complains in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message} (see {self.prog} --help)")
+
+
+if TYPE_CHECKING:
+    Commands: TypeAlias = "argparse._SubParsersAction[_Parser]"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status."""
+    try:
+        options = _parse(arguments)
+        return options.run(options)
+    except UserError as error:
+        print(f"evengrad: {' '.join(str(error).split())}", file=sys.stderr)
+        return BAD_INPUT
+    except KeyboardInterrupt:
+        print("evengrad: stopped; the same command goes on from the last checkpoints", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader of our output has seen enough
+        sys.stderr.close()
+        return OK
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Parse the arguments; settings may stand before, between and behind the options."""
+    parser = _parser()
+    options, rest = parser.parse_known_args(arguments)
+    if rest and ("settings" not in options or any(word.startswith("-") for word in rest)):
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    if rest:
+        options.settings += rest
+    return options
+
+
+def _parser() -> _Parser:
+    parser = _Parser(
+        prog="evengrad",
+        description="Compare policy-gradient objectives for language models at matched compute.",
+        epilog="example: evengrad sweep results/quick/sweep.toml",
+    )
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    _add_train(commands)
+    _add_sweep(commands)
+    _add_report(commands)
+    _add_eval(commands)
+    _add_list(commands)
+    _add_check(commands)
+    return parser
+
+
+def _add(commands: "Commands", name: str, text: str, example: str) -> _Parser:
+    return commands.add_parser(name, help=text, description=text, epilog=f"example: {example}")
+
+
+def _add_train(commands: "Commands") -> None:
+    command = _add(
+        *(commands, "train", "Run or resume one run."),
+        "evengrad train run.toml objective.name=gspo budget.amount=1e12 --out results/runs/one",
+    )
+    command.add_argument("config", type=Path, metavar="CONFIG.toml")
+    _add_settings(command)
+    command.add_argument("--out", type=Path, metavar="DIR", help="default: results/runs/<name of the file>")
+    command.set_defaults(run=_train)
+
+
+def _add_sweep(commands: "Commands") -> None:
+    command = _add(
+        *(commands, "sweep", "Run or resume a sweep, then write its records, tables and figures."),
+        "evengrad sweep results/quick/sweep.toml seeds=[0,1] --workers 2 --out results/runs/quick",
+    )
+    command.add_argument("sweep", type=Path, metavar="SWEEP.toml")
+    _add_settings(command)
+    command.add_argument("--out", type=Path, metavar="DIR", help="default: results/runs/<name of the study>")
+    command.add_argument("--dry-run", action="store_true", help="check everything, list the cells and their cost")
+    command.add_argument("--workers", type=_positive, metavar="N", help="cells at a time; default: the file's workers")
+    command.add_argument("--retry-failed", action="store_true", help="run cells again that failed before")
+    command.set_defaults(run=_sweep)
+
+
+def _add_report(commands: "Commands") -> None:
+    command = _add(
+        *(commands, "report", "Write the tables and figures of a study."),
+        "evengrad report results/quick --figure learning_curves --out paper",
+    )
+    command.add_argument("study", type=Path, metavar="STUDY_DIR", help="a sweep's folder, or one with records")
+    command.add_argument("--out", type=Path, metavar="DIR", help="default: STUDY_DIR")
+    command.add_argument("--figure", action="append", metavar="NAME", help="this figure only; may be repeated")
+    command.add_argument("--baseline", metavar="ARM", help="arm that differences are taken to")
+    command.add_argument("--style", metavar="FILE", help="matplotlib style file")
+    command.set_defaults(run=_report)
+
+
+def _add_eval(commands: "Commands") -> None:
+    command = _add(
+        *(commands, "eval", "Evaluate the final weights of a run."),
+        "evengrad eval results/runs/one --split test --num-prompts 1000",
+    )
+    command.add_argument("run_folder", type=Path, metavar="RUN_DIR")
+    command.add_argument("--split", choices=_SPLITS, default="test")
+    command.add_argument("--num-prompts", type=_positive, metavar="N", help="default: the run's eval.test_prompts")
+    command.set_defaults(run=_eval)
+
+
+def _add_list(commands: "Commands") -> None:
+    command = _add(
+        *(commands, "list", "List what there is to choose from, with settings and defaults."),
+        "evengrad list objectives",
+    )
+    command.add_argument("kind", nargs="?", choices=_KINDS, help="default: all of them")
+    command.set_defaults(run=_list)
+
+
+def _add_check(commands: "Commands") -> None:
+    command = _add(
+        *(commands, "check", "Check that an objective, a trust region or a task keeps its contract."),
+        "evengrad check my_objective.py:MyObjective",
+    )
+    command.add_argument("plugin", metavar="FILE:Class")
+    command.set_defaults(run=_check)
+
+
+def _add_settings(command: _Parser) -> None:
+    command.add_argument("settings", nargs="*", metavar="key=value", help="settings over the file's, as TOML values")
+    command.add_argument("--engine", default=_ENGINE, help=argparse.SUPPRESS)
+
+
+def _positive(text: str) -> int:
+    """Parse a count; argparse turns the errors into its own."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is less than 1")
+    return number
+
+
+def _train(options: argparse.Namespace) -> int:
+    from harness.config.loading import parse_assignments
+    from harness.sweeps.command import train
+
+    return train(options.config, parse_assignments(options.settings), options.out, _say, options.engine)
+
+
+def _sweep(options: argparse.Namespace) -> int:
+    from harness.config.loading import parse_assignments
+    from harness.sweeps.command import DEFAULT_FOLDER, plan_sweep, run_plan
+
+    plan = plan_sweep(options.sweep, parse_assignments(options.settings), options.engine)
+    folder = options.out or DEFAULT_FOLDER / plan.sweep.name
+    if options.dry_run:
+        _say(plan.table(folder))
+        return OK
+    return run_plan(plan, folder, _say, workers=options.workers, retry_failed=options.retry_failed)
+
+
+def _report(options: argparse.Namespace) -> int:
+    from harness.sweeps.command import write_reports
+
+    chosen = {"baseline": options.baseline, "figures": options.figure, "style": options.style}
+    for path in write_reports(options.study, options.out or options.study, **chosen):
+        _say(str(path))
+    return OK
+
+
+def _eval(options: argparse.Namespace) -> int:
+    import json
+
+    from harness.engine.evaluate import evaluate_run
+
+    if not (options.run_folder / "config.json").is_file():
+        raise UserError(f"{options.run_folder} is no run's folder (config.json is missing)")
+    _say(json.dumps(evaluate_run(options.run_folder, options.split, options.num_prompts), indent=1))
+    return OK
+
+
+def _list(options: argparse.Namespace) -> int:
+    from harness.catalogue import describe
+
+    for kind in [options.kind] if options.kind else _KINDS:
+        if not options.kind:
+            _say(f"[{kind}]")
+        for line in describe(kind):
+            _say(line)
+    return OK
+
+
+def _check(options: argparse.Namespace) -> int:
+    from harness.catalogue import check
+
+    claims = check(options.plugin)
+    for claim, fault in claims:
+        _say(f"ok      {claim}" if fault is None else f"BROKEN  {claim}: {' '.join(fault.split())}")
+    return FAILED if any(fault is not None for _, fault in claims) else OK
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

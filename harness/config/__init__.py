@@ -1,0 +1,1 @@
+"""Configuration: schemas, loading and errors. No torch."""

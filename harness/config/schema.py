@@ -1,0 +1,159 @@
+"""What a run and a sweep are made of: pydantic models, every field with its unit. Imports no torch.
+
+A hand-written file is TOML, a resolved one JSON. Unknown keys are refused. Settings of an objective, a trust region
+or a task stand beside its name and are checked by the class itself when it is built.
+"""
+
+import math
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+__all__ = ["AXES", "Arm", "Axis", "Plugin", "RunConfig", "SweepConfig"]
+
+Axis = Literal["flops", "tokens", "updates", "seconds"]
+AXES: tuple[Axis, ...] = ("flops", "tokens", "updates", "seconds")
+
+
+class Section(BaseModel):
+    """A table of a configuration: unknown keys are errors, values are not coerced from strings."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class Plugin(BaseModel):
+    """A plug-in by name, ``path/to/file.py:ClassName`` or entry point; every other key is a setting of its own."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+
+    name: str = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _finite_settings(self) -> "Plugin":
+        for key, value in self.settings.items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ValueError(f"{key} = {value} should be a finite number")
+        return self
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All keys but the name."""
+        return dict(self.model_extra or {})
+
+
+class PolicyConfig(Section):
+    """The model to train."""
+
+    name: str = Field("tiny", min_length=1, description="embedded preset, or a directory or hub name of a causal LM")
+    warm_start: int = Field(0, ge=0, description="which warm start of an embedded preset: they differ by seed")
+
+
+class RolloutConfig(Section):
+    """How responses are sampled."""
+
+    num_prompts: int = Field(16, ge=1, description="prompts an iteration (P)")
+    group_size: int = Field(8, ge=1, description="responses a prompt (G)")
+    max_response_tokens: int = Field(48, ge=1, description="length limit, end token included")
+    temperature: float = Field(1.0, gt=0, description="divides the logits, when sampling and in every log-probability")
+    max_resamples: int = Field(0, ge=0, description="extra rounds to replace groups that the objective rejects")
+
+
+class UpdateConfig(Section):
+    """How a rollout is turned into optimizer steps (Adam)."""
+
+    minibatches: int = Field(4, ge=1, description="optimizer steps an epoch; each gets whole groups")
+    epochs: int = Field(1, ge=1, description="passes over a rollout")
+    micro_batch_rows: int = Field(16, ge=1, description="responses in one forward pass; changes memory, not results")
+    learning_rate: float = Field(1e-4, gt=0, description="after warm-up")
+    warmup_updates: int = Field(8, ge=0, description="updates over which the learning rate rises linearly from 0")
+    adam_beta1: float = Field(0.9, ge=0, lt=1)
+    adam_beta2: float = Field(0.99, ge=0, lt=1)
+    weight_decay: float = Field(0.0, ge=0, description="decoupled, times the learning rate")
+    max_grad_norm: float = Field(1.0, gt=0, description="the gradient's norm is clipped to this")
+
+
+class CriticConfig(Section):
+    """The value model of objectives that ask for one: the policy's start with a value head, and its own optimizer."""
+
+    learning_rate: float = Field(1e-3, gt=0)
+    max_grad_norm: float = Field(1.0, gt=0)
+    warmup_updates: int = Field(0, ge=0)
+
+
+class BudgetConfig(Section):
+    """What a run may spend, on one axis."""
+
+    axis: Axis = Field("flops", description="useful FLOPs, generated tokens, optimizer steps or wall-clock seconds")
+    amount: float = Field(gt=0, allow_inf_nan=False, description="in units of the axis; evaluation is not in it")
+
+
+class EvalConfig(Section):
+    """Evaluation at fixed points of the budget axis; in the ledger, not in the budget."""
+
+    points: int = Field(4, ge=1, description="equal parts of the budget; evaluated at 0, 1/points, ... 1")
+    num_prompts: int = Field(256, ge=1, description="validation prompts at each point, the same for every cell")
+    test_prompts: int = Field(512, ge=1, description="test prompts, at the start and for the final state")
+    samples: int = Field(1, ge=1, description="responses a prompt")
+    temperature: float = Field(1.0, ge=0, description="0 takes the most probable token")
+    batch_rows: int = Field(256, ge=1, description="responses sampled at a time")
+
+
+class EngineConfig(Section):
+    """How the engine runs; what changes numerics is part of the cell's key."""
+
+    threads: int = Field(1, ge=1, description="torch threads")
+    device: str = Field("cpu", min_length=1)
+    logprob_chunk_tokens: int = Field(4096, ge=1, description="response tokens whose logits exist at one time")
+    checkpoint_every: int = Field(5, ge=1, description="iterations between checkpoints")
+    sample_rows: int = Field(4, ge=0, description="responses an evaluation point writes to samples.jsonl")
+
+
+class RunConfig(Section):
+    """One run: a pure function of this."""
+
+    policy: PolicyConfig = PolicyConfig()  # pyright: ignore[reportCallIssue]
+    task: Plugin = Plugin(name="arithmetic")
+    objective: Plugin = Plugin(name="grpo")
+    trust_region: Plugin = Plugin(name="none")
+    rollout: RolloutConfig = RolloutConfig()  # pyright: ignore[reportCallIssue]
+    update: UpdateConfig = UpdateConfig()  # pyright: ignore[reportCallIssue]
+    critic: CriticConfig = CriticConfig()  # pyright: ignore[reportCallIssue]
+    budget: BudgetConfig
+    eval: EvalConfig = EvalConfig()  # pyright: ignore[reportCallIssue]
+    engine: EngineConfig = EngineConfig()  # pyright: ignore[reportCallIssue]
+    seed: int = Field(0, ge=0)
+
+    @model_validator(mode="after")
+    def _minibatches_of_whole_groups(self) -> "RunConfig":
+        if self.rollout.num_prompts % self.update.minibatches:
+            raise ValueError(
+                f"update.minibatches = {self.update.minibatches} does not divide rollout.num_prompts = "
+                f"{self.rollout.num_prompts}: a minibatch is made of whole groups"
+            )
+        return self
+
+
+class Arm(BaseModel):
+    """One column of a comparison: a name and the settings that make it, as tables or dotted keys of a run."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+
+    name: str = Field(min_length=1)
+
+    @property
+    def overrides(self) -> dict[str, Any]:
+        """All keys but the name."""
+        return dict(self.model_extra or {})
+
+
+class SweepConfig(Section):
+    """A grid of runs: arms x axes x seeds over a common base."""
+
+    name: str = Field(min_length=1, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", description="name of the study")
+    description: str = ""
+    baseline: str | None = Field(None, description="arm that differences are taken to; the first one if not given")
+    seeds: list[int] = Field(min_length=1, description="paired: every arm runs with each of them")
+    workers: int = Field(2, ge=1, description="cells at a time, a process each")
+    base: dict[str, Any] = Field(default_factory=dict, description="a run's tables, common to all cells")
+    arms: list[Arm] = Field(min_length=1)
+    axes: dict[str, list[Any]] = Field(default_factory=dict, description="dotted key of a run -> its values")

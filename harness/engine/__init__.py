@@ -1,0 +1,1 @@
+"""The engine: policies, sampling, updates, ledger, and the training loop."""

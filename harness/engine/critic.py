@@ -1,0 +1,53 @@
+"""The critic: a value model with its own optimizer; a copy of the policy's start with a scalar head."""
+
+import copy
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from harness.engine.logprobs import model_input
+from harness.engine.policy import Policy
+
+__all__ = ["Critic"]
+
+
+class Critic(nn.Module):
+    """Predict the reward of a response from each of its prefixes.
+
+    The body starts as the policy's and shares nothing with it afterwards; the head starts at 0, so the first values are
+    0 and the first advantages are plain rewards.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        super().__init__()
+        self.body = copy.deepcopy(policy.body)
+        self.head = nn.Linear(policy.shape.hidden_size, 1, device=policy.device)
+        nn.init.zeros_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
+        self.body.requires_grad_(True)
+        self._pad_id = policy.tokenizer.pad_id
+
+    def values(self, prompts: Sequence[Sequence[int]], ids: Tensor, mask: Tensor, *, bootstrap: bool) -> Tensor:
+        """Return the value of the state before each response token and, if asked, of the state after the last one.
+
+        Args:
+            prompts: token ids of each row's prompt.
+            ids: [B, T] int64 response tokens, contiguous from column 0.
+            mask: [B, T] bool.
+            bootstrap: add the state after the last token, in column n_i of a row with n_i tokens.
+
+        Returns:
+            [B, T] or, with ``bootstrap``, [B, T+1] float32; 0 where there is no such state.
+        """
+        states = mask
+        if bootstrap:
+            first = torch.ones_like(mask[:, :1])
+            states = torch.cat([first, mask], 1)  # [B, T+1]: n_i + 1 states of a row with n_i tokens
+        hidden = self.body(
+            input_ids=model_input(prompts, ids, mask, self._pad_id, drop_last=not bootstrap), use_cache=False
+        ).last_hidden_state
+        rows, tokens = states.nonzero(as_tuple=True)
+        lengths = torch.tensor([len(prompt) for prompt in prompts], device=ids.device)
+        flat = self.head(hidden[rows, lengths[rows] - 1 + tokens])[:, 0].float()
+        return torch.zeros(states.shape, dtype=torch.float32, device=ids.device).masked_scatter(states, flat)

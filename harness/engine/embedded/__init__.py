@@ -1,0 +1,44 @@
+"""The policies shipped with the package: tiny Qwen3 models, warm-started for a task. No torch.
+
+``python -m harness.engine.warm_start`` rebuilds the weight files that stand here.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from harness.config.errors import UserError
+
+__all__ = ["PRESETS", "available", "weights_file"]
+
+# Keyword arguments of transformers.Qwen3Config; the vocabulary is the character tokenizer's.
+PRESETS: dict[str, dict[str, Any]] = {
+    "tiny": {
+        "hidden_size": 96,
+        "intermediate_size": 256,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 32,
+        "max_position_embeddings": 256,
+        "tie_word_embeddings": True,
+        "attention_dropout": 0.0,
+    },
+}
+
+
+def available() -> list[tuple[str, str, int]]:
+    """Return (preset, task, warm start) of every weight file shipped, sorted."""
+    stems = (path.stem.rsplit("-", 2) for path in Path(__file__).parent.glob("*.safetensors"))
+    return sorted((preset, task, int(number)) for preset, task, number in stems)
+
+
+def weights_file(preset: str, task: str, warm_start: int) -> Path:
+    """Return the file of a warm start; UserError lists what there is if it is not shipped."""
+    path = Path(__file__).parent / f"{preset}-{task}-{warm_start}.safetensors"
+    if not path.is_file():
+        shipped = ", ".join(f"{p} for {t} number {n}" for p, t, n in available()) or "none"
+        raise UserError(
+            f"no embedded policy {preset!r} is warm-started for task {task!r} with policy.warm_start = {warm_start} "
+            f"(shipped: {shipped})"
+        )
+    return path

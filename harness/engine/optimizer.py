@@ -1,0 +1,93 @@
+"""Adam with linear warm-up and a clipped gradient; a non-finite gradient never reaches the weights."""
+
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["NonFinite", "Optimizer"]
+
+
+class NonFinite(ArithmeticError):  # noqa: N818 - reads as a cause
+    """A loss or gradient that is NaN or infinite; raised before the step, with its cause."""
+
+
+class Optimizer:
+    """AdamW on the parameters of one model.
+
+    Warm-up matters more than its length: a fresh Adam turns the noise of the first, rarely informative groups into
+    steps of full size.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        what: str,
+        *,
+        learning_rate: float,
+        warmup_updates: int,
+        max_grad_norm: float,
+        betas: tuple[float, float] = (0.9, 0.99),
+        weight_decay: float = 0.0,
+    ) -> None:
+        self._named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+        self._adam = torch.optim.AdamW(
+            [p for _, p in self._named], lr=learning_rate, betas=betas, weight_decay=weight_decay, foreach=True
+        )
+        self.what = what
+        self._learning_rate = learning_rate
+        self._warmup_updates = warmup_updates
+        self._max_grad_norm = max_grad_norm
+        self.steps = 0
+
+    def zero_grad(self) -> None:
+        """Forget the gradient."""
+        self._adam.zero_grad(set_to_none=True)
+
+    def step(self) -> float:
+        """Clip the gradient, take a step, and return the norm before clipping.
+
+        Raises:
+            NonFinite: the norm is NaN or infinite; weights and moments are untouched.
+        """
+        norm = float(nn.utils.clip_grad_norm_([p for _, p in self._named], self._max_grad_norm))
+        if not torch.isfinite(torch.tensor(norm)):
+            raise NonFinite(f"gradient norm of the {self.what} is {norm} at its update {self.steps + 1}")
+        warm = min(1.0, (self.steps + 1) / self._warmup_updates) if self._warmup_updates else 1.0
+        for group in self._adam.param_groups:
+            group["lr"] = self._learning_rate * warm
+        self._adam.step()
+        self.steps += 1
+        return norm
+
+    def tensors(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield the names and values of parameters and moments."""
+        for name, parameter in self._named:
+            yield f"weights.{name}", parameter.detach()
+            state = self._adam.state.get(parameter, {})
+            for moment in ("exp_avg", "exp_avg_sq"):
+                if moment in state:
+                    yield f"{moment}.{name}", state[moment]
+
+    def restore(self, tensors: Mapping[str, Tensor], steps: int) -> None:
+        """Go on from ``tensors`` after ``steps`` updates."""
+        self.steps = steps
+        with torch.no_grad():
+            for name, parameter in self._named:
+                parameter.copy_(tensors[f"weights.{name}"])
+                if steps:
+                    self._adam.state[parameter] = {
+                        "step": torch.tensor(float(steps)),
+                        "exp_avg": tensors[f"exp_avg.{name}"].clone(),
+                        "exp_avg_sq": tensors[f"exp_avg_sq.{name}"].clone(),
+                    }
+
+    def snapshot(self) -> list[Tensor]:
+        """Return a copy of the parameters."""
+        return [parameter.detach().clone() for _, parameter in self._named]
+
+    @torch.no_grad()
+    def put_back(self, snapshot: list[Tensor]) -> None:
+        """Set the parameters to ``snapshot``."""
+        for (_, parameter), value in zip(self._named, snapshot, strict=True):
+            parameter.copy_(value)

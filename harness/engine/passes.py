@@ -1,0 +1,145 @@
+"""Passes without gradients over a rollout, in the micro-batches of its updates, charged as they go."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from harness.engine.flops import ModelShape, input_lengths
+from harness.engine.ledger import Work
+from harness.engine.logprobs import Scored, score_responses
+from harness.engine.policy import Policy
+from harness.engine.rollout import Experience
+from harness.engine.run import Run
+from harness.engine.streams import key
+
+__all__ = [
+    "Plan",
+    "forward_work",
+    "make_plan",
+    "old_logprobs",
+    "old_values",
+    "reference_logprobs",
+    "row_lengths",
+    "score_rows",
+    "value_work",
+]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a rollout is cut: minibatches of whole groups, each cut into micro-batches; [K] int64 rows each.
+
+    Every pass over the rollout, the old policy's and each epoch's, uses these same micro-batches: a ratio then is 1 to
+    rounding as long as the weights are the same.
+    """
+
+    minibatches: tuple[tuple[Tensor, ...], ...]
+
+    @property
+    def micro_batches(self) -> list[Tensor]:
+        """All micro-batches in order."""
+        return [part for minibatch in self.minibatches for part in minibatch]
+
+
+def make_plan(experience: Experience, minibatches: int, micro_batch_rows: int, *, seed: int, iteration: int) -> Plan:
+    """Deal the groups of a rollout to minibatches, in an order keyed by seed and iteration.
+
+    Within a minibatch rows are sorted by length, so that a micro-batch pads little.
+    """
+    generator = torch.Generator().manual_seed(key(seed, "minibatches", iteration) % 2**63)
+    order = torch.randperm(int(experience.group.max()) + 1, generator=generator)
+    lengths = torch.tensor([len(p) + n for p, n in zip(experience.prompts, experience.lengths, strict=True)])
+    minibatch_rows = [torch.isin(experience.group, chosen).nonzero()[:, 0] for chosen in order.chunk(minibatches)]
+    ordered = [rows[lengths[rows].argsort(stable=True)] for rows in minibatch_rows]
+    return Plan(tuple(tuple(rows.split(micro_batch_rows)) for rows in ordered))
+
+
+def forward_work(shape: ModelShape, prompts: Sequence[int], responses: Sequence[int], times: int = 1) -> Work:
+    """Return the work of ``times`` forward passes over responses padded to the longest row."""
+    widest = max(input_lengths(prompts, responses))
+    padded = shape.body([widest] * len(prompts)) + shape.head(sum(responses))
+    return Work(flops=times * shape.response_forward(prompts, responses), executed_flops=times * padded)
+
+
+def value_work(
+    shape: ModelShape, prompts: Sequence[int], responses: Sequence[int], times: int = 1, *, bootstrap: bool
+) -> Work:
+    """Return the work of ``times`` forward passes of a critic over responses padded to the longest row."""
+    extra = int(bootstrap)
+    widest = max(input_lengths(prompts, responses)) + extra
+    padded = shape.body([widest] * len(prompts)) + shape.value_head(sum(responses) + extra * len(prompts))
+    useful = shape.values_forward(prompts, responses, bootstrap=bootstrap)
+    return Work(flops=times * useful, executed_flops=times * padded)
+
+
+def row_lengths(experience: Experience, rows: Tensor) -> tuple[list[int], list[int]]:
+    """Return the prompt and response lengths of ``rows``, tokens."""
+    lengths = experience.lengths
+    return [len(experience.prompts[i]) for i in rows.tolist()], [lengths[i] for i in rows.tolist()]
+
+
+def score_rows(
+    run: Run, policy: Policy, experience: Experience, rows: Tensor, *, entropy_gradient: bool = False
+) -> Scored:
+    """Return what ``policy`` thinks of ``rows`` of a rollout, [K, T]."""
+    return score_responses(
+        policy,
+        [experience.prompts[i] for i in rows.tolist()],
+        experience.ids[rows],
+        experience.mask[rows],
+        temperature=run.config.rollout.temperature,
+        chunk_tokens=run.config.engine.logprob_chunk_tokens,
+        entropy_gradient=entropy_gradient,
+    )
+
+
+@torch.no_grad()
+def _assemble(plan: Plan, experience: Experience, width: int, compute: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return [N, width] filled micro-batch by micro-batch by ``compute(rows)``."""
+    whole = torch.zeros(len(experience.prompts), width, device=experience.ids.device)
+    for rows in plan.micro_batches:
+        whole[rows] = compute(rows)
+    return whole
+
+
+def old_logprobs(run: Run, experience: Experience, plan: Plan) -> tuple[Tensor, Tensor]:
+    """Return log pi_old and its entropy, [N, T] each, charged as "old"."""
+    width = experience.ids.shape[1]
+
+    def compute(rows: Tensor) -> Tensor:
+        run.ledger.charge({"old": forward_work(run.policy.shape, *row_lengths(experience, rows))})
+        scored = score_rows(run, run.policy, experience, rows)
+        return torch.cat([scored.logprobs, scored.entropy], 1)
+
+    both = _assemble(plan, experience, 2 * width, compute)
+    return both[:, :width], both[:, width:]
+
+
+def reference_logprobs(run: Run, experience: Experience, plan: Plan) -> Tensor | None:
+    """Return log pi_ref [N, T], charged as "reference"; None if nothing reads it."""
+    reference = run.reference
+    if reference is None:
+        return None
+
+    def compute(rows: Tensor) -> Tensor:
+        run.ledger.charge({"reference": forward_work(reference.shape, *row_lengths(experience, rows))})
+        return score_rows(run, reference, experience, rows).logprobs
+
+    return _assemble(plan, experience, experience.ids.shape[1], compute)
+
+
+def old_values(run: Run, experience: Experience, plan: Plan) -> Tensor | None:
+    """Return the critic's values [N, T+1] before the first update, charged as "critic"; None without a critic."""
+    critic = run.critic
+    if critic is None:
+        return None
+
+    def compute(rows: Tensor) -> Tensor:
+        work = value_work(run.policy.shape, *row_lengths(experience, rows), bootstrap=True)
+        run.ledger.charge({"critic": work})
+        prompts = [experience.prompts[i] for i in rows.tolist()]
+        return critic.values(prompts, experience.ids[rows], experience.mask[rows], bootstrap=True)
+
+    return _assemble(plan, experience, experience.ids.shape[1] + 1, compute)

@@ -1,0 +1,133 @@
+"""A policy: a causal language model, its tokenizer and its shape; embedded ones are shipped with the package.
+
+Shapes in this room: B rows, T padded response tokens, W padded input tokens, D hidden size, V vocabulary.
+"""
+
+import copy
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, Qwen3Config, Qwen3ForCausalLM
+
+from harness.config.errors import UserError
+from harness.config.schema import PolicyConfig
+from harness.engine.embedded import PRESETS, weights_file
+from harness.engine.flops import ModelShape
+from harness.engine.tokenizer import CharTokenizer, HubTokenizer, Tokenizer
+
+__all__ = ["Policy", "build_preset", "load_policy", "pad_right"]
+
+
+@dataclass
+class Policy:
+    """A model that writes responses.
+
+    Attributes:
+        model: a transformers causal LM in evaluation mode: dropout is off in every pass, or ratios would not be 1.
+        tokenizer: of the model.
+        shape: for the FLOP ledger.
+    """
+
+    model: Any
+    tokenizer: Tokenizer
+    shape: ModelShape
+
+    @property
+    def body(self) -> nn.Module:
+        """The decoder without its head."""
+        return self.model.get_decoder()
+
+    @property
+    def head(self) -> nn.Module:
+        """The language-model head, [.., D] to [.., V]."""
+        return self.model.get_output_embeddings()
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model lives."""
+        return next(self.model.parameters()).device
+
+    def frozen_copy(self) -> "Policy":
+        """Return a copy that is never trained."""
+        model = copy.deepcopy(self.model)
+        model.requires_grad_(False)
+        return Policy(model, self.tokenizer, self.shape)
+
+    def hidden(self, input_ids: Tensor) -> Tensor:
+        """Return the last hidden states [B, W, D] of right-padded sequences.
+
+        Padding stands on the right and attention is causal, so no real token ever sees it and no mask is needed.
+        """
+        return self.body(input_ids=input_ids, use_cache=False).last_hidden_state
+
+
+def pad_right(rows: Sequence[Sequence[int]], pad_id: int, device: torch.device) -> Tensor:
+    """Return ``rows`` as one int64 tensor [B, longest row], padded on the right."""
+    width = max(map(len, rows), default=0)
+    return torch.tensor([[*row, *[pad_id] * (width - len(row))] for row in rows], dtype=torch.int64, device=device)
+
+
+def build_preset(name: str, seed: int) -> Policy:
+    """Return an untrained embedded policy, its weights drawn from ``seed``."""
+    config = Qwen3Config(vocab_size=CharTokenizer.vocab_size, **PRESETS[name])
+    config.pad_token_id, config.eos_token_id, config.bos_token_id = CharTokenizer.pad_id, CharTokenizer.eos_id, None
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = Qwen3ForCausalLM(config)
+    return Policy(model.eval(), CharTokenizer(), ModelShape.from_config(config.to_dict()))
+
+
+def load_policy(config: PolicyConfig, task: str, device: str = "cpu") -> Policy:
+    """Return the policy that ``config`` names, in float32 and evaluation mode.
+
+    An embedded preset is loaded with the warm start for ``task``; anything else is a directory or hub name.
+
+    Raises:
+        UserError: no such warm start or model, or its files cannot be read.
+    """
+    if config.name in PRESETS:
+        policy = build_preset(config.name, seed=0)
+        policy.model.load_state_dict(_read_weights(weights_file(config.name, task, config.warm_start)), strict=False)
+        policy.model.tie_weights()
+    else:
+        policy = _load_pretrained(config.name)
+    policy.model.to(_device(device))
+    return policy
+
+
+def _read_weights(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"cannot read the embedded weights {path.name}: {error}") from error
+
+
+def _load_pretrained(name: str) -> Policy:
+    try:
+        model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32)
+        tokenizer = AutoTokenizer.from_pretrained(name)
+        config = AutoConfig.from_pretrained(name).to_dict()
+    except (OSError, ValueError, json.JSONDecodeError) as error:
+        cause = str(error).strip().splitlines()[0]
+        known = ", ".join(PRESETS)
+        raise UserError(
+            f"policy {name!r} is neither an embedded preset ({known}) nor a loadable model: {cause}"
+        ) from None
+    return Policy(model.eval(), HubTokenizer(tokenizer), ModelShape.from_config(config))
+
+
+def _device(name: str) -> torch.device:
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        cause = str(error).strip().splitlines()[0]
+        raise UserError(f"engine.device = {name!r} cannot be used here ({cause}); use 'cpu'") from None
+    return device

@@ -1,0 +1,156 @@
+"""Collect a rollout: prompts, groups of responses, verdicts, and what else the objective asks for."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from harness.config.schema import RolloutConfig
+from harness.engine.ledger import Ledger
+from harness.engine.policy import Policy
+from harness.engine.sampler import Samples, sample
+from harness.engine.streams import prompt_order, uniforms
+from objectives import Objective, Origin
+from tasks.base import Example, Task
+
+__all__ = ["Experience", "collect"]
+
+
+@dataclass
+class Experience:
+    """Sampled and scored responses, before any pass of the trainer.
+
+    Attributes:
+        prompts: token ids of each row's prompt.
+        group: [N] int64.
+        ids: [N, T] int64.
+        mask: [N, T] bool.
+        finish: [N] int8.
+        rewards: [N] float32, NaN for infrastructure failures.
+        correct: [N] float32, 1 for the verdict "pass", NaN for "infra".
+        verdicts: counts, of rejected groups too.
+        cursor: position in the stream of prompts after this rollout.
+        num_rejected: groups that were sampled and not used.
+    """
+
+    prompts: list[list[int]]
+    group: Tensor
+    ids: Tensor
+    mask: Tensor
+    finish: Tensor
+    rewards: Tensor
+    correct: Tensor
+    verdicts: Counter[str] = field(default_factory=Counter)
+    cursor: int = 0
+    num_rejected: int = 0
+
+    @property
+    def origin(self) -> Tensor:
+        """[N] int8: every row is fresh."""
+        return torch.full_like(self.finish, int(Origin.FRESH))
+
+    @property
+    def lengths(self) -> list[int]:
+        """Response tokens of each row."""
+        return self.mask.sum(1).tolist()
+
+
+@dataclass
+class _Round:
+    """One sampling round: groups and what they earned."""
+
+    prompts: list[list[int]]
+    samples: Samples
+    rewards: Tensor  # [P, G]
+    correct: Tensor  # [P, G]
+
+
+def collect(
+    policy: Policy,
+    task: Task,
+    objective: Objective,
+    config: RolloutConfig,
+    ledger: Ledger,
+    *,
+    seed: int,
+    iteration: int,
+    cursor: int,
+) -> Experience:
+    """Sample one rollout and score it; everything sampled is charged, rejected groups too.
+
+    Groups that ``objective.keep_groups`` rejects are replaced by groups of the next prompts, ``max_resamples`` times at
+    most; what is still missing then is filled with rejected groups, so that the rollout keeps its size.
+    """
+    examples = task.examples("train")
+    kept: list[tuple[_Round, int]] = []
+    rejected: list[tuple[_Round, int]] = []
+    verdicts: Counter[str] = Counter()
+    for _ in range(1 + config.max_resamples):
+        order = prompt_order(seed, len(examples), cursor, config.num_prompts - len(kept))
+        cursor += len(order)
+        round_ = _sample_round(policy, task, [examples[i] for i in order], config, ledger, seed, iteration, verdicts)
+        for index, keep in enumerate(objective.keep_groups(round_.rewards).tolist()):
+            (kept if keep else rejected).append((round_, index))
+        if len(kept) == config.num_prompts:
+            break
+    missing = config.num_prompts - len(kept)
+    return _join(
+        [*kept, *rejected[:missing]],
+        config.group_size,
+        policy.tokenizer.pad_id,
+        verdicts,
+        cursor,
+        len(rejected) - missing,
+    )
+
+
+def _sample_round(
+    policy: Policy,
+    task: Task,
+    examples: Sequence[Example],
+    config: RolloutConfig,
+    ledger: Ledger,
+    seed: int,
+    iteration: int,
+    verdicts: Counter[str],
+) -> _Round:
+    prompts = [policy.tokenizer.encode(task.prompt(example)) for example in examples]
+    noise = uniforms(
+        seed, "rollout", iteration, [e.id for e in examples], config.group_size, config.max_response_tokens
+    )
+    drawn = sample(policy, prompts, noise, temperature=config.temperature, charge=ledger.charge)
+    rows = zip(drawn.ids.tolist(), drawn.mask.sum(1).tolist(), strict=True)
+    texts = [policy.tokenizer.decode(row[:n]) for row, n in rows]
+    repeated = [example for example in examples for _ in range(config.group_size)]
+    scores = task.score_many(zip(repeated, texts, strict=True))
+    verdicts.update(score.verdict for score in scores)
+    shape = (len(examples), config.group_size)
+    rewards = torch.tensor([score.value for score in scores]).reshape(shape)
+    passed = torch.tensor([float(score.verdict == "pass") for score in scores]).reshape(shape)
+    return _Round(prompts, drawn, rewards, torch.where(rewards.isnan(), rewards, passed))
+
+
+def _join(
+    chosen: Sequence[tuple[_Round, int]], group_size: int, pad_id: int, verdicts: Counter[str], cursor: int, spare: int
+) -> Experience:
+    """Lay the chosen groups of all rounds under each other, padded to one width."""
+    width = max(round_.samples.ids.shape[1] for round_, _ in chosen)
+
+    def rows(tensor: Tensor, index: int, fill: int) -> Tensor:
+        block = tensor[index * group_size : (index + 1) * group_size]
+        return block if block.ndim == 1 else torch.nn.functional.pad(block, (0, width - block.shape[1]), value=fill)
+
+    return Experience(
+        prompts=[round_.prompts[index] for round_, index in chosen for _ in range(group_size)],
+        group=torch.arange(len(chosen)).repeat_interleave(group_size),
+        ids=torch.cat([rows(round_.samples.ids, index, pad_id) for round_, index in chosen]),
+        mask=torch.cat([rows(round_.samples.mask, index, 0) for round_, index in chosen]),
+        finish=torch.cat([rows(round_.samples.finish, index, 0) for round_, index in chosen]),
+        rewards=torch.cat([round_.rewards[index] for round_, index in chosen]),
+        correct=torch.cat([round_.correct[index] for round_, index in chosen]),
+        verdicts=verdicts,
+        cursor=cursor,
+        num_rejected=spare,
+    )

@@ -1,0 +1,126 @@
+"""The parts of one run, built from its configuration: what the training loop holds in its hands."""
+
+from dataclasses import dataclass, field
+
+import torch
+
+from harness import plugins
+from harness.config.errors import UserError
+from harness.config.schema import RunConfig
+from harness.engine.critic import Critic
+from harness.engine.ledger import Ledger
+from harness.engine.optimizer import Optimizer
+from harness.engine.policy import Policy, load_policy
+from objectives import Objective
+from objectives.trust_region import TrustRegion
+from tasks.base import Task
+
+__all__ = ["Run", "build_run"]
+
+
+@dataclass
+class Run:
+    """One run in progress.
+
+    Attributes:
+        config: what it is a pure function of.
+        task: source of prompts and verdicts.
+        objective: stateless.
+        region: stateless; its coefficient is ``coef``.
+        policy: trained in place.
+        optimizer: of the policy.
+        critic: None unless the objective reads values.
+        critic_optimizer: of the critic.
+        reference: frozen start; None unless the objective or the region reads ``ref_logprobs``.
+        ledger: of the run's budget.
+        coef: the trust region's coefficient.
+        iteration: rollouts that are done.
+        cursor: position in the stream of prompts.
+    """
+
+    config: RunConfig
+    task: Task
+    objective: Objective
+    region: TrustRegion
+    policy: Policy
+    optimizer: Optimizer
+    critic: Critic | None
+    critic_optimizer: Optimizer | None
+    reference: Policy | None
+    ledger: Ledger
+    coef: float
+    iteration: int = 0
+    cursor: int = 0
+    requires: frozenset[str] = field(default_factory=frozenset[str])
+
+    @property
+    def updates(self) -> int:
+        """Optimizer steps of the policy so far."""
+        return self.optimizer.steps
+
+
+def build_run(config: RunConfig) -> Run:
+    """Return the run of ``config`` before its first iteration.
+
+    Raises:
+        UserError: a part cannot be built, or the parts contradict each other.
+    """
+    torch.set_num_threads(config.engine.threads)
+    task, objective, region = build_plugins(config)
+    policy = load_policy(config.policy, config.task.name, config.engine.device)
+    requires = objective.requires | region.requires
+    update = config.update
+    critic = Critic(policy) if requires & {"values", "old_values"} else None
+    points = tuple(config.budget.amount * i / config.eval.points for i in range(1, config.eval.points))
+    return Run(
+        config=config,
+        task=task,
+        objective=objective,
+        region=region,
+        policy=policy,
+        optimizer=Optimizer(
+            policy.model,
+            "policy",
+            learning_rate=update.learning_rate,
+            warmup_updates=update.warmup_updates,
+            max_grad_norm=update.max_grad_norm,
+            betas=(update.adam_beta1, update.adam_beta2),
+            weight_decay=update.weight_decay,
+        ),
+        critic=critic,
+        critic_optimizer=None if critic is None else Optimizer(
+            critic,
+            "critic",
+            learning_rate=config.critic.learning_rate,
+            warmup_updates=config.critic.warmup_updates,
+            max_grad_norm=config.critic.max_grad_norm,
+        ),
+        reference=policy.frozen_copy() if "ref_logprobs" in requires else None,
+        ledger=Ledger(config.budget.axis, config.budget.amount, points),
+        coef=region.init(),
+        requires=requires,
+    )  # fmt: skip
+
+
+_PROVIDED = frozenset(
+    {"values", "old_values", "returns", "entropy", "old_entropy", "ref_logprobs", "step_logprobs", "step_uniforms"}
+)
+
+
+def build_plugins(config: RunConfig) -> tuple[Task, Objective, TrustRegion]:
+    """Return task, objective and trust region, checked against the schedule and each other.
+
+    Raises:
+        UserError: unknown plug-in or setting, or a combination that cannot mean what it says.
+    """
+    plugins.check_run(config)
+    task = plugins.task(config.task)
+    objective = plugins.objective(config.objective)
+    region = plugins.trust_region(config.trust_region)
+    unmet = (objective.requires | region.requires) - _PROVIDED
+    if unmet:
+        raise UserError(
+            f"{config.objective.name!r} with {config.trust_region.name!r} needs {', '.join(sorted(unmet))}, which this "
+            f"engine does not provide (it provides {', '.join(sorted(_PROVIDED))})"
+        )
+    return task, objective, region

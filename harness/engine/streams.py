@@ -1,0 +1,58 @@
+"""Common random numbers: everything random is a pure function of (seed, stream, step, prompt, sample). No torch.
+
+Two runs of one seed see the same prompts in the same order and draw the same uniforms for the same sample, whatever
+their objective; there is no generator state to save or to disturb.
+"""
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+
+__all__ = ["key", "prompt_order", "uniforms"]
+
+
+def key(*parts: int | str) -> int:
+    """Return a 128-bit key of ``parts``; different parts give unrelated keys.
+
+    Example:
+        >>> key(0, "rollout", 3) != key(0, "rollout", 4)
+        True
+    """
+    text = "\x1f".join(f"{type(part).__name__}:{part}" for part in parts)
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=16).digest(), "little")
+
+
+def uniforms(seed: int, stream: str, step: int, prompts: Sequence[str], samples: int, length: int) -> np.ndarray:
+    """Return one uniform in [0, 1) per prompt, sample and position.
+
+    Args:
+        seed: of the run.
+        stream: what they are for ("rollout", "evaluation", ...).
+        step: iteration; repeated visits of a prompt differ by it.
+        prompts: ids of the prompts.
+        samples: samples a prompt.
+        length: positions; a longer draw begins with the same numbers.
+
+    Returns:
+        [prompts, samples, length] float64.
+    """
+    drawn = np.empty((len(prompts), samples, length))
+    for row, prompt in enumerate(prompts):
+        for sample in range(samples):
+            bits = np.random.Philox(key=key(seed, stream, step, prompt, sample))
+            drawn[row, sample] = np.random.Generator(bits).random(length)
+    return drawn
+
+
+def prompt_order(seed: int, num_examples: int, start: int, count: int) -> list[int]:
+    """Return the indices of the prompts at positions ``start`` to ``start + count`` of an endless shuffled stream.
+
+    Every epoch of ``num_examples`` positions visits each example once, in an order of its own.
+    """
+    picked: list[int] = []
+    while len(picked) < count:
+        epoch, offset = divmod(start + len(picked), num_examples)
+        order = np.random.Generator(np.random.Philox(key=key(seed, "prompts", epoch))).permutation(num_examples)
+        picked.extend(int(i) for i in order[offset : offset + count - len(picked)])
+    return picked

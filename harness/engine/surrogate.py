@@ -1,0 +1,63 @@
+"""The shape of an objective's surrogate: loss and gradient weight of one response against the ratio of its tokens."""
+
+import math
+from typing import Any
+
+import torch
+
+from harness.engine.run import Run
+from objectives import Batch, Finish, Origin, Rollout, Step
+
+__all__ = ["surrogate_shape"]
+
+# Every token of the response has the same ratio; eight tokens cut into several segments and stay readable.
+RESPONSE_TOKENS = 8
+RATIOS = tuple(round(0.5 + 0.01 * i, 2) for i in range(101))
+
+
+def surrogate_shape(run: Run) -> dict[str, list[float]]:
+    """Return {"ratio", "advantage", "loss", "weight"}, one entry a ratio and advantage.
+
+    "loss" is that of a response of ``RESPONSE_TOKENS`` tokens, all of one ratio; "weight" is c_t, minus its derivative
+    with respect to one token's log-probability, scaled so that REINFORCE's would be the advantage.
+    """
+    columns: dict[str, list[float]] = {"ratio": [], "advantage": [], "loss": [], "weight": []}
+    for advantage in (1.0, -1.0):
+        for ratio in RATIOS:
+            loss, weight = _response(run, ratio, advantage)
+            columns["ratio"].append(ratio)
+            columns["advantage"].append(advantage)
+            columns["loss"].append(loss)
+            columns["weight"].append(weight)
+    return columns
+
+
+def _response(run: Run, ratio: float, advantage: float) -> tuple[float, float]:
+    shape = (1, RESPONSE_TOKENS)
+    old = torch.full(shape, -1.0, dtype=torch.float64)
+    logprobs = (old + math.log(ratio)).requires_grad_()
+    mask = torch.ones(shape, dtype=torch.bool)
+    zeros = torch.zeros(shape, dtype=torch.float64)
+    rollout = Rollout(
+        rewards=torch.tensor([advantage], dtype=torch.float64),
+        group=torch.zeros(1, dtype=torch.int64),
+        origin=torch.full((1,), int(Origin.FRESH), dtype=torch.int8),
+        finish=torch.full((1,), int(Finish.EOS), dtype=torch.int8),
+        response_ids=torch.zeros(shape, dtype=torch.int64),
+        response_mask=mask,
+        old_logprobs=old,
+        ref_logprobs=old,
+        old_entropy=zeros,
+        old_values=torch.zeros(1, RESPONSE_TOKENS + 1, dtype=torch.float64),
+    )
+    targets = run.objective.targets(rollout)
+    advantages = torch.full(shape, advantage, dtype=torch.float64)
+    step = Step(mask, rollout.group, rollout.origin, RESPONSE_TOKENS, 0, advantages, old, logprobs.detach(), zeros)
+    extras: dict[str, Any] = {**targets.extras, **run.objective.prepare(step)}
+    batch = Batch(
+        logprobs, old, advantages, mask, rollout.response_ids, ref_logprobs=old, values=zeros, old_values=zeros,
+        returns=zeros, entropy=zeros, old_entropy=zeros, extras=extras,
+    )  # fmt: skip
+    loss = (run.objective.token_loss(batch).policy * run.objective.aggregation(step)).sum()
+    gradient = torch.autograd.grad(loss, logprobs)[0]
+    return loss.item(), -RESPONSE_TOKENS * gradient[0, 0].item() + 0.0

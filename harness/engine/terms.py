@@ -1,0 +1,120 @@
+"""The loss of a micro-batch: an objective's terms and a region's divergence, each with its own mask and weights."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from harness.engine.metrics import StepMetrics
+from harness.engine.optimizer import NonFinite
+from harness.engine.run import Run
+from objectives import Batch, Origin, Rollout, Targets
+from objectives.ops import log_ratio, masked
+from objectives.trust_region import TrustRegion
+
+__all__ = ["StepWeights", "Sums", "backward", "divergence_weights", "make_batch"]
+
+
+@dataclass(frozen=True)
+class StepWeights:
+    """Weights of each term over one optimizer step, [N, T] and 0 outside the step's rows.
+
+    Attributes:
+        policy: the objective's aggregation; of the entropy term as well.
+        value: mean over the tokens of ``Targets.value_mask``.
+        divergence: the trust region's own aggregate over fresh rows.
+    """
+
+    policy: Tensor
+    value: Tensor
+    divergence: Tensor
+
+
+def divergence_weights(region: TrustRegion, mask: Tensor, origin: Tensor) -> Tensor:
+    """Return weights [M, T] that make ``region``'s aggregate of a divergence over the fresh rows of ``mask``."""
+    fresh = mask & (origin == Origin.FRESH)[:, None]
+    count = fresh.sum() if region.unit == "per_token" else fresh.any(1).sum()
+    return fresh.float() / count.clamp(min=1)
+
+
+@dataclass
+class Sums:
+    """What the micro-batches of a step add up to.
+
+    Attributes:
+        policy: policy loss.
+        value: value loss.
+        divergence: the trust region's aggregate, nats.
+    """
+
+    policy: float = 0.0
+    value: float = 0.0
+    divergence: float = 0.0
+
+
+def make_batch(
+    rollout: Rollout, targets: Targets, rows: Tensor, leaves: Mapping[str, Tensor], extras: Mapping[str, Tensor]
+) -> Batch:
+    """Return the micro-batch of ``rows`` with the current policy's outputs ``leaves``."""
+
+    def pick(tensor: Tensor | None) -> Tensor | None:
+        return None if tensor is None else tensor[rows]
+
+    width = rollout.response_mask.shape[1]
+    old_values = None if rollout.old_values is None else rollout.old_values[rows, :width]
+    return Batch(
+        logprobs=leaves["logprobs"],
+        old_logprobs=rollout.old_logprobs[rows],
+        advantages=targets.advantages[rows],
+        loss_mask=targets.loss_mask[rows],
+        response_ids=rollout.response_ids[rows],
+        rollout_logprobs=pick(rollout.rollout_logprobs),
+        ref_logprobs=pick(rollout.ref_logprobs),
+        teacher_logprobs=pick(rollout.teacher_logprobs),
+        values=leaves.get("values"),
+        old_values=old_values,
+        returns=pick(targets.returns),
+        entropy=leaves.get("entropy"),
+        old_entropy=pick(rollout.old_entropy),
+        extras={name: tensor[rows] for name, tensor in {**targets.extras, **extras}.items()},
+    )
+
+
+def backward(run: Run, batch: Batch, weights: StepWeights, sums: Sums, metrics: StepMetrics) -> None:
+    """Differentiate the loss of a micro-batch down to the leaves of ``batch`` and add its parts to ``sums``.
+
+    Raises:
+        NonFinite: the loss is NaN or infinite.
+    """
+    terms = run.objective.token_loss(batch)
+    kept = batch.loss_mask & run.region.keep(batch)
+    policy = (masked(terms.policy, kept) * weights.policy).sum()
+    gradient = torch.autograd.grad(policy, batch.logprobs, retain_graph=True)[0]
+    divergence = (masked(run.region.divergence(batch), batch.loss_mask) * weights.divergence).sum()
+    loss = policy + run.coef * divergence
+    if terms.value is not None:
+        value = (masked(terms.value, weights.value > 0) * weights.value).sum()
+        sums.value += value.item()
+        loss = loss + value
+    if terms.entropy is not None:
+        loss = loss + (masked(terms.entropy, batch.loss_mask) * weights.policy).sum()
+    if not torch.isfinite(loss):
+        raise NonFinite(f"loss is {loss.item()} at update {run.updates + 1}")
+    loss.backward()
+    sums.policy += policy.item()
+    sums.divergence += divergence.item()
+    _log(metrics, batch, gradient, terms.stats)
+
+
+@torch.no_grad()
+def _log(metrics: StepMetrics, batch: Batch, gradient: Tensor, stats: Mapping[str, Tensor]) -> None:
+    mask = batch.loss_mask
+    tokens = int(mask.sum())
+    ratios = log_ratio(batch.logprobs, batch.old_logprobs, mask)
+    metrics.add_tokens(mask, ratios, batch.advantages, gradient, stats.get("clipped"))
+    if batch.entropy is not None:
+        metrics.add("entropy_nats", float(batch.entropy[mask].sum()), tokens)
+    for name, values in stats.items():
+        if name != "clipped":
+            metrics.add(f"objective/{name}", float(values[mask].float().sum()), tokens)

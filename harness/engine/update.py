@@ -1,0 +1,177 @@
+"""Turn a rollout into optimizer steps: the only place that asks an objective for its loss.
+
+A step's gradient is that of one sum over all its tokens, with weights computed over the whole step before any
+micro-batch. Micro-batches, padding and row order only change the order of additions.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from harness.engine.flops import TRAIN_FACTOR
+from harness.engine.ledger import BudgetExhausted, Work
+from harness.engine.metrics import StepMetrics
+from harness.engine.passes import Plan, forward_work, row_lengths, score_rows, value_work
+from harness.engine.rollout import Experience
+from harness.engine.run import Run
+from harness.engine.streams import key
+from harness.engine.terms import StepWeights, Sums, backward, divergence_weights, make_batch
+from objectives import Rollout, Step, Targets
+
+__all__ = ["update_policy"]
+
+
+def update_policy(
+    run: Run, experience: Experience, rollout: Rollout, targets: Targets, plan: Plan, metrics: StepMetrics
+) -> None:
+    """Make all updates of a rollout, or as many as the budget and the trust region allow.
+
+    Raises:
+        BudgetExhausted: the next step does not fit; the policy is the last one within the budget.
+        NonFinite: a loss or gradient is NaN or infinite; the policy is that of before the step.
+    """
+    for epoch in range(run.config.update.epochs):
+        for minibatch in _epoch_order(plan, run.config.seed, run.iteration, epoch):
+            if _step(run, experience, rollout, targets, minibatch, metrics):
+                return
+
+
+def _epoch_order(plan: Plan, seed: int, iteration: int, epoch: int) -> list[tuple[Tensor, ...]]:
+    """Return the minibatches in their order of the epoch: as dealt in the first one, reshuffled after it."""
+    if epoch == 0:
+        return list(plan.minibatches)
+    generator = torch.Generator().manual_seed(key(seed, "epoch", iteration, epoch) % 2**63)
+    return [plan.minibatches[i] for i in torch.randperm(len(plan.minibatches), generator=generator)]
+
+
+def _step(
+    run: Run,
+    experience: Experience,
+    rollout: Rollout,
+    targets: Targets,
+    parts: tuple[Tensor, ...],
+    metrics: StepMetrics,
+) -> bool:
+    """Make one optimizer step; return True if the trust region ends the rollout's updates."""
+    rows = torch.cat(parts)
+    weights, extras = _step_weights(run, experience, rollout, targets, parts, rows)
+    run.ledger.charge(_step_work(run, experience, targets, parts))
+    optimizers = [o for o in (run.optimizer, run.critic_optimizer) if o is not None]
+    for optimizer in optimizers:
+        optimizer.zero_grad()
+    sums = Sums()
+    for part in parts:
+        _micro_batch(run, experience, rollout, targets, part, weights, extras, sums, metrics)
+    metrics.add("policy_loss", sums.policy)
+    if run.critic is not None:
+        metrics.add("value_loss", sums.value)
+
+    if run.region.measured == "before_step":
+        verdict = run.region.update(run.coef, sums.divergence)
+        run.coef = verdict.coef
+        if verdict.stop:
+            run.ledger.cancel_update()
+            return True
+    before = [optimizer.snapshot() for optimizer in optimizers] if run.ledger.axis == "seconds" else []
+    for optimizer in optimizers:
+        metrics.add(f"{optimizer.what}_grad_norm", optimizer.step())
+    if run.ledger.overdrawn:  # only a clock can say so: a counted step was checked before it was made
+        for optimizer, snapshot in zip(optimizers, before, strict=True):
+            optimizer.put_back(snapshot)
+        run.ledger.cancel_update()
+        raise BudgetExhausted
+    run.ledger.commit()
+    return False
+
+
+def _micro_batch(
+    run: Run,
+    experience: Experience,
+    rollout: Rollout,
+    targets: Targets,
+    rows: Tensor,
+    weights: StepWeights,
+    extras: Mapping[str, Tensor],
+    sums: Sums,
+    metrics: StepMetrics,
+) -> None:
+    """Add the gradient of one micro-batch to the models', and its share of each term to ``sums``."""
+    scored = score_rows(run, run.policy, experience, rows, entropy_gradient="entropy" in run.requires)
+    values = None
+    if run.critic is not None:
+        prompts = [experience.prompts[i] for i in rows.tolist()]
+        values = run.critic.values(prompts, experience.ids[rows], experience.mask[rows], bootstrap=False)
+    outputs = {"logprobs": scored.logprobs, "entropy": scored.entropy, "values": values}
+    # The loss is differentiated down to these few [B, T] leaves first: their gradient is what the log wants to see, and
+    # one backward pass through the models follows with it.
+    leaves = {
+        name: output.detach().requires_grad_(output.requires_grad)
+        for name, output in outputs.items()
+        if output is not None
+    }
+    batch = make_batch(rollout, targets, rows, leaves, extras)
+    part = StepWeights(weights.policy[rows], weights.value[rows], weights.divergence[rows])
+    backward(run, batch, part, sums, metrics)
+    tensors = [outputs[name] for name, leaf in leaves.items() if leaf.grad is not None]
+    gradients = [leaf.grad for leaf in leaves.values() if leaf.grad is not None]
+    torch.autograd.backward(tensors, gradients)  # pyright: ignore[reportArgumentType]
+
+
+def _step_weights(
+    run: Run, experience: Experience, rollout: Rollout, targets: Targets, parts: tuple[Tensor, ...], rows: Tensor
+) -> tuple[StepWeights, dict[str, Tensor]]:
+    """Return the weights over the step and the objective's statistics of it, laid out like the rollout."""
+    step = Step(
+        loss_mask=targets.loss_mask[rows],
+        group=rollout.group[rows],
+        origin=rollout.origin[rows],
+        max_response_tokens=run.config.rollout.max_response_tokens,
+        index=run.updates,
+        advantages=targets.advantages[rows],
+        old_logprobs=rollout.old_logprobs[rows],
+        logprobs=_step_logprobs(run, experience, parts, rows) if "step_logprobs" in run.requires else None,
+        uniforms=_step_uniforms(run, targets.loss_mask[rows]) if "step_uniforms" in run.requires else None,
+    )
+    value_mask = targets.loss_mask if targets.value_mask is None else targets.value_mask
+
+    def laid_out(tensor: Tensor) -> Tensor:
+        return tensor.new_zeros(rollout.response_mask.shape).index_copy(0, rows, tensor)
+
+    weights = StepWeights(
+        policy=laid_out(run.objective.aggregation(step)),
+        value=laid_out(value_mask[rows].float() / value_mask[rows].sum().clamp(min=1)),
+        divergence=laid_out(divergence_weights(run.region, step.loss_mask, step.origin)),
+    )
+    return weights, {name: laid_out(tensor) for name, tensor in run.objective.prepare(step).items()}
+
+
+@torch.no_grad()
+def _step_logprobs(run: Run, experience: Experience, parts: tuple[Tensor, ...], rows: Tensor) -> Tensor:
+    """Return the current log-probabilities of the step's rows, a pass charged as "prepass"."""
+    scored: list[Tensor] = []
+    for part in parts:
+        run.ledger.charge({"prepass": forward_work(run.policy.shape, *row_lengths(experience, part))})
+        scored.append(score_rows(run, run.policy, experience, part).logprobs)
+    assert sum(map(len, scored)) == len(rows)
+    return torch.cat(scored)
+
+
+def _step_uniforms(run: Run, mask: Tensor) -> Tensor:
+    generator = torch.Generator().manual_seed(key(run.config.seed, "step", run.updates) % 2**63)
+    return torch.rand(mask.shape, generator=generator).to(mask.device)
+
+
+def _step_work(run: Run, experience: Experience, targets: Targets, parts: tuple[Tensor, ...]) -> dict[str, Work]:
+    """Return the work of one optimizer step by phase."""
+    shape, chunk = run.policy.shape, run.config.engine.logprob_chunk_tokens
+    policy, critic = Work(updates=1), Work()
+    for part in parts:
+        lengths = row_lengths(experience, part)
+        policy.add(forward_work(shape, *lengths, times=TRAIN_FACTOR))
+        if sum(lengths[1]) > chunk:  # the head's forward pass is made again in the backward one
+            policy.executed_flops += shape.head(sum(lengths[1]))
+        if run.critic is not None:
+            critic.add(value_work(shape, *lengths, times=TRAIN_FACTOR, bootstrap=False))
+    policy.trained_tokens = int(targets.loss_mask[torch.cat(parts)].sum())
+    return {"update": policy, "critic": critic} if run.critic is not None else {"update": policy}

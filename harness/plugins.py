@@ -1,0 +1,235 @@
+"""Build the plug-ins a run names: of the packages, of a file (``path/to/file.py:ClassName``), of an entry point.
+
+Heavy imports wait until a plug-in is built. Every fault is a ``UserError`` in one line.
+"""
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from harness.config.errors import UserError
+from harness.config.paths import file_and_class
+from harness.config.schema import Plugin, RunConfig
+from harness.sources import hash_sources
+
+if TYPE_CHECKING:
+    from objectives import Objective
+    from objectives.trust_region import TrustRegion
+    from tasks import Task
+
+__all__ = [
+    "Kind",
+    "check_run",
+    "file_class",
+    "find_any",
+    "known_classes",
+    "label",
+    "objective",
+    "source_hash",
+    "task",
+    "trust_region",
+]
+
+Kind = Literal["objective", "trust region", "task"]
+_GROUPS: dict[Kind, str] = {
+    "objective": "evengrad.objectives",
+    "trust region": "evengrad.trust_regions",
+    "task": "evengrad.tasks",
+}
+
+
+def objective(plugin: Plugin) -> "Objective":
+    """Return the objective with its settings; UserError for an unknown name, a bad file or a bad setting."""
+    return _build("objective", plugin)
+
+
+def trust_region(plugin: Plugin) -> "TrustRegion":
+    """Return the trust region with its settings; UserError for an unknown name, a bad file or a bad setting."""
+    return _build("trust region", plugin)
+
+
+def task(plugin: Plugin) -> "Task":
+    """Return the task with its settings; UserError for an unknown name, a bad file or a bad setting."""
+    return _build("task", plugin)
+
+
+def label(plugin: Plugin) -> str:
+    """Return a short name for tables: the class of a file's plug-in, the name of any other."""
+    place = file_and_class(plugin.name)
+    return place[1] if place else plugin.name
+
+
+def source_hash(kind: Kind, plugin: Plugin) -> str:
+    """Return the SHA-256 of the source that decides what the plug-in computes.
+
+    It covers the file of its class and every module of the packages objectives and tasks that this file imports,
+    directly or not; a new objective beside it changes nothing.
+    """
+    file = inspect.getsourcefile(_find_class(kind, plugin.name))
+    if file is None:
+        raise UserError(f"{kind} {plugin.name!r} has no source file to hash")
+    return hash_sources(Path(file))
+
+
+def check_run(config: RunConfig) -> dict[str, Any]:
+    """Build a run's plug-ins and refuse a schedule that they cannot work with.
+
+    Returns:
+        What tables say of them: {"objective", "region", "delta", "delta_unit"}; delta is the region's bound
+        or target, None where it has none.
+
+    Raises:
+        UserError: a plug-in cannot be built, or the objective wants another number of updates or a larger group.
+    """
+    chosen, region, _ = objective(config.objective), trust_region(config.trust_region), task(config.task)
+    name, updates = label(config.objective), config.update.minibatches * config.update.epochs
+    wanted = chosen.updates_per_rollout
+    if (wanted == "several" and updates == 1) or (wanted == "one" and updates > 1):
+        raise UserError(
+            f"objective {name!r} wants {wanted} updates a rollout, but update.minibatches x update.epochs = {updates}"
+            + (": every ratio is 1 in the first update" if wanted == "several" else "")
+        )
+    if config.rollout.group_size < chosen.min_group_size:
+        raise UserError(
+            f"objective {name!r} needs rollout.group_size >= {chosen.min_group_size}, got {config.rollout.group_size}"
+        )
+    delta = getattr(region, "delta", getattr(region, "target", None))
+    return {
+        "objective": name,
+        "region": label(config.trust_region),
+        "delta": delta,
+        "delta_unit": "" if delta is None else region.unit,
+    }
+
+
+def file_class(name: str) -> type:
+    """Return the class of ``path/to/file.py:ClassName``.
+
+    Raises:
+        UserError: no such file or class, or the file raises on import; file, line and cause are named.
+    """
+    place = file_and_class(name)
+    if place is None:
+        raise UserError(f"{name!r} is no plug-in file: write path/to/file.py:ClassName")
+    path, class_name = place
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    module = _import_file(path.resolve(), source)
+    found = getattr(module, class_name, None)
+    if not isinstance(found, type):
+        classes = [k for k, v in vars(module).items() if isinstance(v, type) and v.__module__ == module.__name__]
+        raise UserError(f"{path} has no class {class_name}; its classes: {', '.join(sorted(classes)) or 'none'}")
+    return found
+
+
+def known_classes(kind: Kind) -> dict[str, type]:
+    """Return {name: class} of the package and of the entry points."""
+    points = importlib.metadata.entry_points(group=_GROUPS[kind])
+    return {**_known(kind)[1], **{point.name: _load_point(kind, point) for point in points}}
+
+
+def find_any(name: str) -> type:
+    """Return the class of a plug-in of whatever kind; UserError if there is none of that name."""
+    if file_and_class(name):
+        return file_class(name)
+    kind: Kind
+    for kind in _GROUPS:
+        classes = known_classes(kind)
+        if name in classes:
+            return classes[name]
+    raise UserError(f"unknown plug-in {name!r}: write path/to/file.py:ClassName, or a name of evengrad list")
+
+
+def _build(kind: Kind, plugin: Plugin) -> Any:
+    cls = _find_class(kind, plugin.name)
+    try:
+        if kind == "task":
+            from tasks.settings import build as build_task
+
+            return build_task(cls, plugin.settings)
+        from objectives.registry import build
+
+        return build(kind, label(plugin), cls, plugin.settings)
+    except (ValueError, TypeError) as error:
+        prefix = "" if str(error).startswith(kind) else f"{kind} {label(plugin)!r}: "
+        raise UserError(f"{prefix}{error}") from error
+
+
+def _find_class(kind: Kind, name: str) -> Any:
+    """Return the class of a name: a file's, else the package's, else an entry point's."""
+    base, classes = _known(kind)
+    if file_and_class(name):
+        found = file_class(name)
+    else:
+        points = {point.name: point for point in importlib.metadata.entry_points(group=_GROUPS[kind])}
+        if name in points and name in classes:
+            raise UserError(f"{kind} {name!r} is in the package and in the entry points {_GROUPS[kind]}: rename yours")
+        if name not in points and name not in classes:
+            from objectives.registry import suggest
+
+            raise UserError(f"unknown {kind} {name!r}{suggest(name, [*classes, *points])}")
+        found = classes[name] if name in classes else _load_point(kind, points[name])
+    if not (isinstance(found, type) and issubclass(found, base)):
+        raise UserError(f"{name} is no {kind}: its class must derive from {base.__module__}.{base.__name__}")
+    if inspect.isabstract(found):
+        raise UserError(f"{name} is abstract: it lacks {', '.join(sorted(found.__abstractmethods__))}")
+    return found
+
+
+def _known(kind: Kind) -> tuple[type, Mapping[str, type]]:
+    try:
+        if kind == "task":
+            import tasks
+            from objectives.registry import discover
+
+            found, names = discover("tasks", tasks.Task), tasks.names()
+            return tasks.Task, {name: cls for name, cls in found.items() if name in names}
+        import objectives
+
+        if kind == "objective":
+            return objectives.Objective, objectives.classes()
+        return objectives.trust_region.TrustRegion, objectives.trust_region.classes()
+    except ValueError as error:
+        raise UserError(str(error)) from error
+
+
+def _load_point(kind: Kind, point: importlib.metadata.EntryPoint) -> Any:
+    return _guarded(f"{kind} {point.name!r} (entry point {point.value})", None, point.load)
+
+
+def _import_file(path: Path, source: bytes) -> Any:
+    """Import a file under a name made of its place and content: an edited file is another module."""
+    name = f"evengrad_plugin_{path.stem}_{hashlib.sha256(str(path).encode() + source).hexdigest()[:16]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    loader = spec.loader
+    try:
+        _guarded(str(path), path, lambda: loader.exec_module(module))
+    except UserError:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _guarded(what: str, path: Path | None, load: Callable[[], Any]) -> Any:
+    """Run somebody's module; whatever it raises becomes one line that names the file's line."""
+    try:
+        return load()
+    except Exception as error:
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+        line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
+        where = f"{what}, line {line}" if line else what
+        cause = error.msg if isinstance(error, SyntaxError) else str(error)
+        raise UserError(f"{where}: {type(error).__name__}: {cause}") from error

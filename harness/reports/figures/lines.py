@@ -1,0 +1,134 @@
+"""Draw the runs of each arm as a mean line with a band, and a trust region's bound as a labelled line."""
+
+# pandas ships no stubs and pyright infers "Series | DataFrame" for every selection:
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false
+# pyright: reportGeneralTypeIssues=false, reportReturnType=false
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from harness.reports.figures.panels import Panel, say_no_data
+from harness.reports.figures.style import DARK, GREY, SMALL, Look, looks, of_arm
+from harness.reports.scores import outcomes
+from harness.reports.statistics import mean_interval
+from harness.reports.study import Study
+
+BAND_FROM = 3
+"""Seeds from which a t interval is drawn; below, the single seeds are."""
+BAND_ALPHA = 0.18
+FAINT = 0.45
+STRIP = 0.03
+"""Distance between the interval bars at the right end, share of the x range."""
+
+Band = Literal["interval", "range", "ends"]
+"""A t interval all along, the range over seeds, or a t interval at the last point only."""
+Points = Callable[[str], pd.DataFrame]
+"""Cell key -> columns step, x, y."""
+Runs = dict[tuple[str, str], pd.DataFrame]
+"""(task, arm) -> columns step, x, y, run, done; one row a point of a run."""
+
+
+def runs_by_arm(study: Study, points: Points) -> Runs:
+    """Collect the points of every run, by task and arm."""
+    rows = outcomes(study)
+    return {(task, arm): _collect(of_arm(rows, task, arm), points) for task in study.tasks for arm in study.arms}
+
+
+def draw_panels(
+    study: Study, panels: list[Panel], runs: Runs, what: str, band: Band, marker: bool
+) -> tuple[bool, bool]:
+    """Draw each panel's arms.
+
+    Returns:
+        Whether an arm had too few seeds for a t interval, and whether a run ended in a cross.
+    """
+    looked, few, crossed = looks(study), False, False
+    means = {key: _mean_line(found) for key, found in runs.items()}
+    for panel in panels:
+        for arm in panel.others:
+            mean = means[panel.task, arm]
+            panel.axes.plot(mean["x"], mean["y"], color=GREY, linewidth=0.7, zorder=1)
+        for place, arm in enumerate(panel.arms):
+            found, mean, look = runs[panel.task, arm], means[panel.task, arm], looked[arm]
+            few = 0 < found.loc[found["done"], "run"].nunique() < BAND_FROM or few
+            crossed = bool((~found["done"]).any()) or crossed
+            _draw_band(panel.axes, found, mean, look, band, place)
+            _draw_undone(panel.axes, found, look)
+            style = {"marker": look.marker, "markerfacecolor": look.face} if marker else {}
+            panel.axes.plot(mean["x"], mean["y"], zorder=3, **look.line, **style)
+        if all(runs[panel.task, arm].empty for arm in panel.arms):
+            say_no_data(panel.axes, what)
+    return few, crossed
+
+
+def draw_bounds(study: Study, panels: list[Panel], unit: str) -> bool:
+    """Draw each trust region's bound of a unit as a dashed line with its value; return whether there was one."""
+    cells = study.cells[(study.cells["delta_unit"] == unit) & study.cells["delta"].notna()]
+    drawn = False
+    for panel in panels:
+        here = cells[(cells["task"] == panel.task) & cells["arm"].isin(panel.arms)]
+        for delta in sorted(set(here["delta"].astype("float64"))):
+            panel.axes.axhline(delta, color=DARK, linestyle=(0, (6, 2)), linewidth=0.9, zorder=4)
+            panel.axes.annotate(
+                f"delta\n{delta:g}", (1.01, delta), xycoords=("axes fraction", "data"), va="center", fontsize=SMALL
+            )
+            drawn = True
+    return drawn
+
+
+def _draw_band(axes: Axes, found: pd.DataFrame, mean: pd.DataFrame, look: Look, band: Band, place: int) -> None:
+    done = found[found["done"]]
+    seeds = done["run"].nunique()
+    if mean.empty or (band != "interval" and seeds == 1):
+        return
+    if band == "range":
+        axes.fill_between(mean["x"], mean["low"], mean["high"], color=look.color, alpha=BAND_ALPHA, linewidth=0)
+    elif band == "ends" and seeds >= BAND_FROM:
+        last = mean_interval(done.loc[done["step"] == done["step"].max(), "y"])
+        x = float(mean["x"].max()) * (1 + STRIP * (place + 1.5))
+        bar = {"color": look.color, "capsize": 1.5, "linewidth": 1}
+        axes.errorbar(
+            x, last.mean, yerr=last.half_width, fmt=look.marker, markerfacecolor=look.face, markersize=3, **bar
+        )
+    elif band == "interval" and seeds >= BAND_FROM:
+        half = done.groupby("step", sort=True)["y"].agg(lambda y: mean_interval(y).half_width)
+        half = half.loc[mean["step"]].to_numpy("float64")
+        low, high = mean["y"] - half, mean["y"] + half
+        axes.fill_between(mean["x"], low, high, color=look.color, alpha=BAND_ALPHA, linewidth=0)
+    elif band == "interval":
+        for _, line in done.groupby("run", sort=False):
+            axes.plot(line["x"], line["y"], alpha=FAINT, linewidth=0.7, **look.line)
+
+
+def _draw_undone(axes: Axes, found: pd.DataFrame, look: Look) -> None:
+    for _, line in found[~found["done"]].groupby("run", sort=False):
+        axes.plot(line["x"], line["y"], linewidth=0.7, **look.line)
+        end = line.iloc[-1]
+        axes.plot([end["x"]], [end["y"]], "x", color=look.color, markersize=6, markeredgewidth=1.6, zorder=6)
+
+
+def _collect(rows: pd.DataFrame, points: Points) -> pd.DataFrame:
+    found = [
+        points(str(row.cell)).assign(run=str(row.run), done=not np.isnan(float(row.final)))
+        for row in rows.itertuples()
+        if row.cell
+    ]
+    found = [line for line in found if len(line)]
+    columns = ["step", "x", "y", "run", "done"]
+    return (
+        pd.concat(found, ignore_index=True)[columns] if found else pd.DataFrame(columns=columns).astype({"done": bool})
+    )
+
+
+def _mean_line(found: pd.DataFrame) -> pd.DataFrame:
+    """Average the completed runs step by step, over the steps that all of them have."""
+    done = found[found["done"]]
+    if done.empty:
+        return pd.DataFrame(columns=["step", "x", "y", "low", "high"], dtype="float64")
+    grouped = done.groupby("step", sort=True)
+    mean = grouped.agg(x=("x", "mean"), y=("y", "mean"), low=("y", "min"), high=("y", "max"), num=("y", "size"))
+    return mean[mean["num"] == done["run"].nunique()].reset_index()

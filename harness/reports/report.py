@@ -1,0 +1,76 @@
+"""Write a study's report: every table and figure, each file whole or not at all."""
+
+import difflib
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from harness.reports.figures import FIGURES
+from harness.reports.figures.style import FORMATS, applied, save
+from harness.reports.formats import to_csv, to_latex, to_markdown
+from harness.reports.study import Study
+from harness.reports.tables import all_tables
+
+_WRITERS = {"md": to_markdown, "csv": to_csv, "tex": to_latex}
+
+
+def write_report(
+    study: Study,
+    folder: str | Path,
+    baseline: str | None = None,
+    figures: Iterable[str] | None = None,
+    style: str | Path | None = None,
+) -> list[Path]:
+    """Write ``folder``/tables/*.{md,csv,tex} and ``folder``/figures/*.{png,pdf}.
+
+    Args:
+        study: the records.
+        folder: made if absent; files of the same names are replaced.
+        baseline: the arm that differences are taken to; None chooses ``Study.baseline()``.
+        figures: names from ``FIGURES``; None draws all, an empty iterable none.
+        style: a matplotlib style file or name, applied on top of the project's style.
+
+    Returns:
+        The files written. All but tables/timing.* are byte-equal for byte-equal records and the same libraries.
+
+    Raises:
+        ValueError: an unknown figure, baseline or style; nothing is written then.
+
+    Example:
+        >>> write_report(load_study("results/ladder/records"), "results/ladder", figures=["final_scores"])
+    """
+    names = list(FIGURES) if figures is None else list(figures)
+    for name in names:
+        if name not in FIGURES:
+            near = difflib.get_close_matches(name, FIGURES, n=3)
+            raise ValueError(f"unknown figure {name!r}; {'near: ' + ', '.join(near) if near else ', '.join(FIGURES)}")
+    baseline = study.baseline(baseline)
+    with applied(style):
+        pass
+    written = []
+    for table in all_tables(study, baseline):
+        for suffix, write in _WRITERS.items():
+            path = Path(folder) / "tables" / f"{table.name}.{suffix}"
+            written.append(_replace(path, write(table).encode("utf-8")))
+    for name in names:
+        figure = FIGURES[name](study, baseline=baseline, style=style)
+        for kind in FORMATS:
+            written.append(_replace(Path(folder) / "figures" / f"{name}.{kind}", save(figure, kind, style)))
+    return written
+
+
+def _replace(path: Path, data: bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except OSError:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    return path

@@ -1,0 +1,254 @@
+"""One optimizer step on made-up data, as plain as can be: what the contract and the tests hold objectives against.
+
+It does what the real engine does in the fewest lines (weights over the whole step, micro-batches, one mask a term)
+and provides just the fields that ``requires`` names, so that an objective that reads more is found out.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+
+import torch
+from torch import Tensor
+
+from objectives.base import Batch, Finish, Objective, Origin, Record, Rollout, Step, Targets, select_rows
+from objectives.trust_region.base import TrustRegion
+
+__all__ = ["Case", "Outcome", "divergence", "far", "one_step", "padded", "random_case", "with_logprobs"]
+
+_LENGTHS = (5, 9, 1, 7, 3, 0, 8, 6, 2, 4, 9, 5)
+_NUM_PROMPTS = 3
+_WIDTH = 9
+_MAX_RESPONSE_TOKENS = 12
+_CARRIES_GRADIENT = ("logprobs", "values", "entropy", "exact_kl_old")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A rollout, and what the current policy and critic say of it.
+
+    Attributes:
+        rollout: 12 responses to 3 prompts (interleaved): one empty, one with a tool's tokens inside, one with an
+            unknown reward, one cut off by the window, and one group of equal rewards.
+        current: [N, T] float by name: logprobs, values, entropy, exact_kl_old.
+    """
+
+    rollout: Rollout
+    current: Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one step gives.
+
+    Attributes:
+        loss: scalar, all terms.
+        gradients: [N, T] by the names of ``Case.current``; 0 where nothing depends on it.
+        weights: [N, T], from ``Objective.aggregation``.
+        targets: from ``Objective.targets``.
+        stats: [N, T] by name, from ``Objective.token_loss``.
+    """
+
+    loss: Tensor
+    gradients: Mapping[str, Tensor]
+    weights: Tensor
+    targets: Targets
+    stats: Mapping[str, Tensor]
+
+
+def random_case(
+    requires: frozenset[str] = frozenset(), *, seed: int = 0, dtype: torch.dtype = torch.float64, spread: float = 0.3
+) -> Case:
+    """Return a seeded case whose log-ratios scatter by ``spread`` nats a token; 0 for pi_theta = pi_old."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype)
+
+    rows = len(_LENGTHS)
+    mask = torch.arange(_WIDTH) < torch.tensor(_LENGTHS)[:, None]
+    mask[6, 2:4] = False
+    group = torch.arange(rows) % _NUM_PROMPTS
+    rewards = torch.where(group == 1, 0.7, normal(rows))
+    rewards[3] = torch.nan
+    finish = torch.full((rows,), int(Finish.EOS), dtype=torch.int8)
+    finish[[1, 10]] = int(Finish.LENGTH)
+    finish[0] = int(Finish.WINDOW)
+    origin = torch.full((rows,), int(Origin.FRESH), dtype=torch.int8)
+    origin[8] = int(Origin.REPLAY)
+    old_logprobs = -1 - normal(rows, _WIDTH).abs()
+    optional = {
+        "rollout_logprobs": old_logprobs + 0.01 * normal(rows, _WIDTH),
+        "ref_logprobs": old_logprobs + 0.2 * normal(rows, _WIDTH),
+        "teacher_logprobs": -normal(rows, _WIDTH).abs(),
+        "old_entropy": normal(rows, _WIDTH).abs(),
+        "old_values": normal(rows, _WIDTH + 1),
+        "greedy_rewards": normal(_NUM_PROMPTS)[group],
+        "correct": (rewards > 0).to(dtype),
+    }
+    rollout = Rollout(
+        rewards=rewards,
+        group=group,
+        origin=origin,
+        finish=finish,
+        response_ids=torch.randint(0, 50, (rows, _WIDTH), generator=generator),
+        response_mask=mask,
+        old_logprobs=old_logprobs,
+        max_response_tokens=_MAX_RESPONSE_TOKENS,
+        **{name: value for name, value in optional.items() if name in requires},
+    )
+    current = {
+        "logprobs": old_logprobs + spread * normal(rows, _WIDTH),
+        "values": normal(rows, _WIDTH),
+        "entropy": normal(rows, _WIDTH).abs(),
+        "exact_kl_old": normal(rows, _WIDTH).square(),
+    }
+    return Case(rollout, current)
+
+
+def padded(case: Case, columns: int) -> Case:
+    """Return ``case`` with ``columns`` more columns of zeros outside every mask."""
+    changed = {
+        item.name: torch.nn.functional.pad(value, (0, columns))
+        for item in fields(case.rollout)
+        if isinstance(value := getattr(case.rollout, item.name), Tensor) and value.ndim > 1
+    }
+    current = {name: torch.nn.functional.pad(value, (0, columns)) for name, value in case.current.items()}
+    return Case(replace(case.rollout, **changed), current)  # pyright: ignore[reportArgumentType]
+
+
+def with_logprobs(case: Case, logprobs: Tensor) -> Case:
+    """Return ``case`` under another current policy."""
+    return Case(case.rollout, {**case.current, "logprobs": logprobs})
+
+
+def far(case: Case, distance: float, every: int = 1) -> Case:
+    """Move every ``every``-th token ``distance`` nats up or down from pi_old."""
+    old = case.rollout.old_logprobs
+    place = torch.arange(old.numel()).reshape(old.shape)
+    moved = old + torch.where(place // every % 2 == 0, distance, -distance)
+    return with_logprobs(case, torch.where(place % every == 0, moved, case.current["logprobs"]))
+
+
+def one_step(
+    objective: Objective,
+    case: Case,
+    *,
+    micro_batch: int | None = None,
+    poison: float | None = None,
+    edit: Callable[[Targets], Targets] = lambda targets: targets,
+) -> Outcome:
+    """Return loss and gradients of one optimizer step over all rows of ``case``.
+
+    Args:
+        objective: what to run.
+        case: the data.
+        micro_batch: rows a micro-batch; all if None.
+        poison: written into every masked slot of every input first.
+        edit: what to change of the targets.
+    """
+    rollout = case.rollout if poison is None else _poisoned(case.rollout, case.rollout.response_mask, poison)
+    targets = edit(objective.targets(rollout))
+    step = _step(objective, rollout, targets, case)
+    weights = objective.aggregation(step)
+    extras = {**targets.extras, **objective.prepare(step)}
+    batch = _batch(objective.requires, rollout, case, poison, targets, extras)
+    value_mask = targets.loss_mask if targets.value_mask is None else targets.value_mask
+    loss = torch.zeros((), dtype=rollout.old_logprobs.dtype)
+    stats: list[Mapping[str, Tensor]] = []
+    rows = rollout.rewards.shape[0]
+    for start in range(0, rows, micro_batch or rows):
+        part = torch.arange(start, min(start + (micro_batch or rows), rows))
+        terms = objective.token_loss(select_rows(batch, part))
+        mask = targets.loss_mask[part]
+        share = (torch.where(mask, terms.policy, 0) * weights[part]).sum()
+        if terms.entropy is not None:
+            share = share + (torch.where(mask, terms.entropy, 0) * weights[part]).sum()
+        if terms.value is not None:
+            share = share + torch.where(value_mask[part], terms.value, 0).sum() / value_mask.sum().clamp(min=1)
+        if share.requires_grad:
+            torch.autograd.backward(share)
+        loss = loss + share.detach()
+        stats.append(terms.stats)
+    joined = {name: torch.cat([one[name] for one in stats]) for name in stats[0]}
+    return Outcome(loss, _gradients(batch, case), weights, targets, joined)
+
+
+def divergence(region: TrustRegion, case: Case, *, poison: float | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the region's divergence [N, T], the gradient of its masked sum to logprobs, and its ``keep``."""
+    mask = case.rollout.response_mask
+    targets = Targets(torch.ones_like(case.rollout.old_logprobs), mask)
+    batch = _batch(region.requires, case.rollout, case, poison, targets, {})
+    value = region.divergence(batch)
+    torch.autograd.backward(torch.where(mask, value, 0).sum())
+    return value.detach(), _gradients(batch, case)["logprobs"], region.keep(batch)
+
+
+def _step(objective: Objective, rollout: Rollout, targets: Targets, case: Case) -> Step:
+    """Return the view of the whole step; masked log-probabilities are 0, as the engine leaves them."""
+    mask = targets.loss_mask
+    uniforms = torch.rand(mask.shape, generator=torch.Generator().manual_seed(1)).to(rollout.old_logprobs.dtype)
+    limit = rollout.max_response_tokens
+    return Step(
+        loss_mask=mask,
+        group=rollout.group,
+        origin=rollout.origin,
+        max_response_tokens=mask.shape[1] if limit is None else limit,
+        advantages=targets.advantages,
+        old_logprobs=torch.where(mask, rollout.old_logprobs, 0),
+        logprobs=torch.where(mask, case.current["logprobs"], 0) if "step_logprobs" in objective.requires else None,
+        uniforms=uniforms if "step_uniforms" in objective.requires else None,
+    )
+
+
+def _batch(
+    requires: frozenset[str],
+    rollout: Rollout,
+    case: Case,
+    poison: float | None,
+    targets: Targets,
+    extras: Mapping[str, Tensor],
+) -> Batch:
+    """Return all rows as one Batch with fresh leaves, holding just the fields that ``requires`` names."""
+    mask = targets.loss_mask
+    leaves = {
+        name: (value.clone() if poison is None else torch.where(mask, value, poison)).requires_grad_()
+        for name, value in case.current.items()
+        if name == "logprobs" or name in requires
+    }
+    known = {item.name for item in fields(Batch)} - {*_CARRIES_GRADIENT, "old_values"}
+    given = {name: getattr(rollout, name) for name in requires & known}
+    old_values = None if rollout.old_values is None else rollout.old_values[:, :-1]
+    batch = Batch(
+        old_logprobs=rollout.old_logprobs,
+        advantages=targets.advantages,
+        loss_mask=mask,
+        response_ids=rollout.response_ids,
+        returns=targets.returns,
+        old_values=old_values,
+        extras=extras,
+        **leaves,
+        **given,
+    )
+    return batch if poison is None else _poisoned(batch, mask, poison)
+
+
+def _gradients(batch: Batch, case: Case) -> dict[str, Tensor]:
+    found: dict[str, Tensor] = {}
+    for name, value in case.current.items():
+        leaf: Tensor | None = getattr(batch, name)
+        found[name] = torch.zeros_like(value) if leaf is None or leaf.grad is None else leaf.grad
+    return found
+
+
+def _poisoned(record: Record, mask: Tensor, poison: float) -> Record:
+    """Return ``record`` with ``poison`` (-100 in token ids) in every constant outside ``mask``."""
+    changed: dict[str, object] = {}
+    ends = (mask * torch.arange(1, mask.shape[1] + 1)).amax(1, keepdim=True)
+    wide = torch.cat([mask, torch.zeros_like(mask[:, :1])], 1) | (torch.arange(mask.shape[1] + 1) == ends)
+    for item in fields(record):
+        value = getattr(record, item.name)
+        if not isinstance(value, Tensor) or value.ndim == 1 or value.dtype == torch.bool or value.requires_grad:
+            continue
+        keep = mask if value.shape == mask.shape else wide
+        changed[item.name] = torch.where(keep, value, poison if value.is_floating_point() else -100)
+    return replace(record, **changed)  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,192 @@
+"""From input/output pairs to a small Python program: ``1:5 2:7 4:11 f=`` asks for e.g. ``2*x+3``.
+
+A response is an expression in x on one line, or a function ``def f(x): ...``; comment lines may come first, and a
+careful response uses one to work out the program (secants, then a check of the guess). The program runs in a sandbox on
+the visible and on hidden inputs and passes where every value is the right int, so any equivalent program passes.
+"""
+
+import dataclasses
+import functools
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tasks.base import Demonstration, Example, Score, Split, Task
+from tasks.program_families import LEVELS, Program, settled, working
+from tasks.sandbox import Limits, Outcome, run_program
+from tasks.settings import require
+from tasks.splits import Draws, check_split, fingerprint, generate
+
+__all__ = ["Synthesis"]
+
+_NAME = "synthesis"
+_VISIBLE = range(15)  # where visible inputs are drawn from
+_HIDDEN = range(31)
+_NUM_VISIBLE = 3
+_MAX_RESPONSE = 400  # characters; longer ones are refused unread
+_ALLOWED = re.compile(r"[\n\x20-\x7e]*")
+_FUNCTION = re.compile(r"def +f *\(")
+_SAMPLE = 32  # problems a split that enter the fingerprint
+
+
+@dataclass(frozen=True)
+class _Problem:
+    program: Program
+    visible: tuple[int, ...]
+
+    @property
+    def prompt(self) -> str:
+        return " ".join(f"{x}:{self.program(x)}" for x in self.visible) + " f="
+
+    def hidden(self, size: int) -> tuple[int, ...]:
+        """Return the hidden inputs; they hang on the prompt alone."""
+        unseen = [x for x in _HIDDEN if x not in self.visible]
+        return Draws(_NAME, "hidden", self.prompt).subset(unseen, size)
+
+
+def _draw(stream: Draws, levels: Sequence[str]) -> tuple[str, _Problem]:
+    problem = _Problem(*stream.choice(settled(stream.choice(levels), _VISIBLE, _NUM_VISIBLE)))
+    return problem.prompt, problem
+
+
+@functools.lru_cache(maxsize=32)
+def _examples(task: "Synthesis", split: Split, size: int) -> tuple[Example, ...]:
+    draw = functools.partial(_draw, levels=task.levels)
+    return tuple(
+        _example(key, split, problem, task.num_hidden)
+        for key, _, problem in generate(_NAME, task.seed, split, size, draw)
+    )
+
+
+def _example(key: str, split: Split, problem: _Problem, num_hidden: int) -> Example:
+    inputs = (*problem.visible, *problem.hidden(num_hidden))
+    return Example(
+        id=key,
+        split=split,
+        difficulty=problem.program.level,
+        data={
+            "prompt": problem.prompt,
+            "program": problem.program.text,
+            "working": working(problem.program, problem.visible),
+            "inputs": list(inputs),
+            "outputs": [problem.program(x) for x in inputs],
+        },
+    )
+
+
+def _read(response: str) -> str | Score:
+    """Return the source that defines f, or the verdict on a response that cannot be one."""
+    if len(response) > _MAX_RESPONSE:
+        return Score(0.0, "format", f"{len(response)} characters, at most {_MAX_RESPONSE}")
+    if not _ALLOWED.fullmatch(response):
+        return Score(0.0, "format", "characters other than printable ASCII and newline")
+    lines = response.rstrip().split("\n")
+    while lines and lines[0].startswith("#"):
+        lines.pop(0)
+    text = "\n".join(lines)
+    if not text.strip():
+        return Score(0.0, "format", "no program")
+    if _FUNCTION.match(text):
+        return text + "\n"
+    # One line without a semicolon: then all of it is what `return` takes, and nothing can follow it.
+    if len(lines) > 1 or ";" in text:
+        return Score(0.0, "format", "expected one expression on one line, or def f(x)")
+    return f"def f(x):\n return {text.strip()}\n"
+
+
+@dataclass(frozen=True)
+class Synthesis(Task):
+    """Small integer functions from three examples.
+
+    Attributes:
+        levels: difficulties to draw from, each equally likely; any of "easy", "medium", "hard".
+        num_hidden: inputs besides the three visible ones on which a program must be right.
+        timeout_seconds: running time of a program; wall clock of the interpreter alone.
+        memory_bytes: heap of a program.
+        train_size: problems in train at most; fewer where the settings allow fewer.
+        validation_size: the same for validation.
+        test_size: the same for test.
+        seed: which problems are drawn; which split owns a problem does not depend on it.
+    """
+
+    levels: tuple[str, ...] = LEVELS
+    num_hidden: int = 6
+    timeout_seconds: float = 0.5
+    memory_bytes: int = 20_000_000
+    train_size: int = 8192
+    validation_size: int = 512
+    test_size: int = 1024
+    seed: int = 0
+
+    version: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        """Refuse settings that are out of range."""
+        fits = bool(self.levels) and all(level in LEVELS for level in self.levels)
+        require(fits, "levels", self.levels, f"some of {', '.join(LEVELS)}, e.g. ['easy', 'medium']")
+        most = len(_HIDDEN) - _NUM_VISIBLE
+        require(1 <= self.num_hidden <= most, "num_hidden", self.num_hidden, f"an int in [1, {most}], e.g. 6")
+        require(self.timeout_seconds > 0, "timeout_seconds", self.timeout_seconds, "seconds > 0, e.g. 0.5")
+        least = 1_000_000
+        require(self.memory_bytes >= least, "memory_bytes", self.memory_bytes, f"bytes >= {least}, e.g. 20000000")
+        for setting in ("train_size", "validation_size", "test_size"):
+            require(getattr(self, setting) >= 1, setting, getattr(self, setting), "an int >= 1, e.g. 512")
+
+    def examples(self, split: Split) -> Sequence[Example]:
+        """Return the examples of a split; drawn at the first call, then kept."""
+        check_split(split)
+        return _examples(self, split, getattr(self, f"{split}_size"))
+
+    def prompt(self, example: Example) -> str:
+        """Return e.g. ``1:5 2:7 4:11 f=``."""
+        return example.data["prompt"]
+
+    def gold(self, example: Example) -> str:
+        """Return e.g. ``2*x+3``."""
+        return example.data["program"]
+
+    def demonstrations(self, example: Example) -> Sequence[Demonstration]:
+        """Return the program after a line of working, and the program alone."""
+        gold = self.gold(example)
+        return (Demonstration(f"#{example.data['working']}\n{gold}", "careful"), Demonstration(gold, "bare"))
+
+    def score(self, example: Example, response: str) -> Score:
+        """Return pass, wrong (a value differs), format (no program) or what stopped the program."""
+        return self._judge(example, response, {})
+
+    def score_many(self, pairs: Iterable[tuple[Example, str]]) -> list[Score]:
+        """Return one score a pair, in order; a program is run once for equal inputs."""
+        seen: dict[tuple[str, tuple[int, ...]], Outcome] = {}
+        return [self._judge(example, response, seen) for example, response in pairs]
+
+    def _judge(self, example: Example, response: str, seen: dict[tuple[str, tuple[int, ...]], Outcome]) -> Score:
+        source = _read(response)
+        if isinstance(source, Score):
+            return source
+        inputs = tuple(example.data["inputs"])
+        if (source, inputs) not in seen:
+            limits = Limits(seconds=self.timeout_seconds, memory_bytes=self.memory_bytes)
+            seen[source, inputs] = run_program(source, [(x,) for x in inputs], limits)
+        return _compare(example.data, seen[source, inputs])
+
+    def fingerprint(self) -> str:
+        """Return a hash of the settings, the rules' version and a sample of every split."""
+        splits: tuple[Split, ...] = ("train", "validation", "test")
+        texts = [
+            f"{example.data['prompt']}{example.data['inputs']}{example.data['outputs']}"
+            for split in splits
+            for example in _examples(self, split, _SAMPLE)
+        ]
+        return fingerprint(_NAME, self.version, dataclasses.asdict(self), texts)
+
+
+def _compare(data: Mapping[str, Any], outcome: Outcome) -> Score:
+    if outcome.failure is not None:
+        return Score(float("nan") if outcome.failure == "infra" else 0.0, outcome.failure, outcome.reason)
+    for position, (x, expected, got) in enumerate(zip(data["inputs"], data["outputs"], outcome.values, strict=True)):
+        if type(got) is not int or got != expected:
+            kind = "visible" if position < _NUM_VISIBLE else "hidden"
+            shown = f"{got:.4g}" if type(got) is int else type(got).__name__
+            return Score(0.0, "wrong", f"{kind} f({x}) is {expected}, got {shown}")
+    return Score(1.0, "pass")

@@ -1,0 +1,263 @@
+"""Tables: golden fragments, unfinished cells in sight, rankings, escaping."""
+
+import csv
+import io
+import math
+
+import pandas as pd
+import pytest
+from synthetic_study import FRACTIONS, write_study
+
+from harness.reports.comparison import compare, comparison_table
+from harness.reports.formats import Table, amount, escape_latex, number, scientific, to_csv, to_latex, to_markdown
+from harness.reports.ranking import rank_changes, rank_frame, rank_table
+from harness.reports.scores import outcomes
+from harness.reports.study import load_study
+from harness.reports.tables import aggregate_table, all_tables, timing_table
+
+
+def _with_scores(folder, finals, **settings):
+    """Write a study of one task whose validation and test curves rise linearly from 0.2 to the given finals."""
+    settings = {"tasks": ("arithmetic",), "iterations": 4} | settings
+    write_study(folder, arms=tuple(finals), seeds=tuple(range(len(next(iter(finals.values()))))), **settings)
+    cells = pd.read_csv(folder / "cells.csv").set_index("cell")
+    evals = pd.read_csv(folder / "evals.csv")
+    ends = [finals[cells.loc[cell, "arm"]][cells.loc[cell, "seed"]] for cell in evals["cell"]]
+    evals["score"] = [
+        round(0.2 + (end - 0.2) * fraction, 9) for end, fraction in zip(ends, evals["fraction"], strict=True)
+    ]
+    evals.to_csv(folder / "evals.csv", index=False)
+    return folder
+
+
+@pytest.fixture
+def small(tmp_path):
+    finals = {"grpo": [0.40, 0.42, 0.44], "gspo": [0.50, 0.53, 0.56]}
+    return load_study(_with_scores(tmp_path / "records", finals))
+
+
+def _row(table, task, arm):
+    return next(dict(zip(table.header, row, strict=True)) for row in table.rows if row[:2] == [task, arm])
+
+
+def test_comparison_by_hand(small):
+    row = compare(small).set_index("arm").loc["gspo"]
+    # differences 0.10, 0.11, 0.12: mean 0.11, sd 0.01, half-width 2.48414 * 0.01
+    assert row["difference"] == pytest.approx(0.11)
+    assert row["difference_low"] == pytest.approx(0.11 - 0.0248414, abs=1e-6)
+    assert (row["sign_flip_p"], row["sign_flip_p_minimum"], row["holm_p"]) == (0.25, 0.25, 0.25)
+    assert row["final_score"] == pytest.approx(0.53)
+    assert row["gain"] == pytest.approx(0.33)
+    # a straight line from 0.2 to 0.53 has mean height 0.365
+    assert row["auc"] == pytest.approx(0.365)
+
+
+def test_golden_markdown_row(small):
+    lines = to_markdown(comparison_table(small)).splitlines()
+    entries = [entry.strip() for entry in next(line for line in lines if "| gspo " in line).strip("|").split("|")]
+    assert entries[:9] == [
+        *("arithmetic", "gspo", "3/3 seeds", "0.200", "0.530 ± 0.075", "+0.330 ± 0.075"),
+        *("+0.110 [+0.085, +0.135]", "0.250 (0.250)", "0.250"),
+    ]
+    assert entries[11:16] == ["2.00e+12", "2.60e+12", "21,200", "42,400", "16"]
+    assert "At n = 3 no arm can fall below 0.05" in "\n".join(lines)
+
+
+def test_golden_csv(small):
+    rows = list(csv.DictReader(io.StringIO(to_csv(comparison_table(small)))))
+    assert [row["arm"] for row in rows] == ["grpo", "gspo"]
+    assert {name: rows[1][name] for name in ("difference", "final_score", "num_pairs", "spent_flops", "failures")} == {
+        **{"difference": "0.11", "final_score": "0.53", "num_pairs": "3", "spent_flops": "2e+12", "failures": ""},
+    }
+    assert rows[0]["difference"] == ""
+
+
+def test_baseline_is_a_parameter(small):
+    frame = compare(small, "gspo").set_index("arm")
+    assert frame.loc["grpo", "difference"] == pytest.approx(-0.11)
+    assert math.isnan(frame.loc["gspo", "difference"])
+    with pytest.raises(ValueError, match="not an arm"):
+        compare(small, "sapo")
+
+
+def test_failed_pair_is_dropped_not_zero(tmp_path):
+    finals = {"grpo": [0.40, 0.42, 0.44], "gspo": [0.50, 0.53, 0.56]}
+    statuses = {("gspo", "arithmetic", 1): ("failed", "nan loss")}
+    study = load_study(_with_scores(tmp_path, finals, statuses=statuses))
+    row = compare(study).set_index("arm").loc["gspo"]
+    # pairs 0.10 and 0.12 are left; a zero would pull the mean to 0.073 or the score to 0.353
+    assert row["difference"] == pytest.approx(0.11)
+    assert row["final_score"] == pytest.approx(0.53)
+    assert (row["num_pairs"], row["num_pairs_dropped"], row["failed"]) == (2, 1, 1)
+    text = _row(comparison_table(study), "arithmetic", "gspo")
+    assert text["seeds"] == "2/3 seeds, 1 failed"
+    assert text["failures"] == "failed: seed 1 (nan loss)"
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_every_table_shows_unfinished_cells(study, place):
+    text = to_markdown(all_tables(study)[place])
+    for line in text.splitlines():
+        if line.startswith("| arithmetic | gspo  ") or line.startswith("| gspo  "):
+            assert "1 failed" in line
+        if line.startswith("| arithmetic | gspo+dual ") or line.startswith("| gspo+dual "):
+            assert "1 running" in line
+        if line.startswith("| synthesis  | grpo ") or line.startswith("| grpo "):
+            assert "1 missing" in line
+    assert [text.count(word) > 0 for word in ("1 failed", "1 running", "1 missing")] == [True] * 3
+
+
+def test_one_seed_has_no_interval(tmp_path):
+    study = load_study(_with_scores(tmp_path, {"grpo": [0.4], "gspo": [0.5]}))
+    row = _row(comparison_table(study), "arithmetic", "gspo")
+    assert row["final"] == "0.500 n/a (1 seed)"
+    assert row["difference [95% t]"] == "+0.100 n/a (1 seed)"
+    assert row["sign-flip p (min)"] == row["MDD"] == "n/a (1 seed)"
+    assert aggregate_table(study).rows[1][2] == "0.500 n/a (1 seed)"
+
+
+def test_arm_without_a_completed_cell_is_a_row_of_missing(tmp_path):
+    statuses = {("gspo", "arithmetic", seed): ("failed", "out of memory") for seed in range(2)}
+    study = load_study(_with_scores(tmp_path, {"grpo": [0.4, 0.5], "gspo": [0.5, 0.6]}, statuses=statuses))
+    row = _row(comparison_table(study), "arithmetic", "gspo")
+    assert (row["seeds"], row["final"], row["difference [95% t]"]) == (
+        "0/2 seeds, 2 failed",
+        "n/a (0 seeds)",
+        "n/a (0 pairs)",
+    )
+    assert row["failures"] == "failed: seeds 0, 1 (out of memory)"
+    assert row["FLOPs (useful)"] == "n/a"
+    assert _row(rank_table(study), "arithmetic", "gspo")["test, as run"] == "n/a"
+    assert _row(timing_table(study), "arithmetic", "gspo")["seconds"] == "n/a"
+
+
+@pytest.mark.parametrize("num", [1, 20])
+def test_one_arm_and_twenty(tmp_path, num):
+    study = load_study(_with_scores(tmp_path, {f"arm{place:02d}": [0.4 + place / 100, 0.5] for place in range(num)}))
+    assert [len(table.rows) for table in all_tables(study)] == [num] * 4
+    frame = compare(study)
+    assert frame["holm_p"].notna().sum() == num - 1
+
+
+def test_wall_clock_stays_out_of_the_reproducible_tables(small):
+    *others, timing = all_tables(small)
+    assert timing.name == "timing"
+    assert "not reproducible" in to_markdown(timing)
+    assert _row(timing, "arithmetic", "grpo")["seconds"] == "23.0"
+    # seeds took 22, 23 and 24 seconds; the memory is 3 * 2**28 bytes
+    assert _row(timing, "arithmetic", "grpo")["peak memory (GiB)"] == "0.75"
+    for table in others:
+        assert "second" not in to_csv(table)
+        assert "second" not in to_markdown(table)
+
+
+def test_ranking_changes_with_the_axis(tmp_path):
+    # both rise linearly over the budget; gspo (0.44 at the end) uses twice the tokens of grpo (0.40), so at grpo's
+    # total gspo is at half its budget: 0.2 + 0.24 / 2 = 0.32 < 0.40
+    folder = _with_scores(tmp_path, {"grpo": [0.40], "gspo": [0.44]})
+    evals = pd.read_csv(folder / "evals.csv")
+    evals["generated_tokens"] = [
+        fraction * (2_000 if cell.startswith("ari01") else 1_000)
+        for cell, fraction in zip(evals["cell"], evals["fraction"], strict=True)
+    ]
+    evals.to_csv(folder / "evals.csv", index=False)
+    study = load_study(folder)
+    frame = rank_frame(study).set_index(["axis", "arm"])
+    assert frame.loc[("generated_tokens", "gspo"), "score"] == pytest.approx(0.32)
+    assert frame.loc[("generated_tokens", "gspo"), "amount"] == 1_000
+    assert rank_changes(rank_frame(study), "arithmetic") == {"generated_tokens": ["grpo 2 -> 1", "gspo 1 -> 2"]}
+    notes = "\n".join(rank_table(study).notes)
+    assert "CHANGES with the axis, at equal generated tokens: grpo 2 -> 1, gspo 1 -> 2." in notes
+
+
+def test_ranking_that_holds_says_so(small):
+    assert "arithmetic: the ranking is the same on every axis." in rank_table(small).notes
+
+
+def test_equal_scores_share_a_rank(tmp_path):
+    study = load_study(_with_scores(tmp_path, {"a": [0.4], "b": [0.4], "c": [0.3]}))
+    assert [row[-1] for row in rank_table(study).rows] == ["0.400 (1)", "0.400 (1)", "0.300 (3)"]
+
+
+def test_adding_an_arm_changes_no_number_of_another(tmp_path):
+    finals = {"grpo": [0.40, 0.42, 0.44], "gspo": [0.50, 0.53, 0.56]}
+    two = load_study(_with_scores(tmp_path / "two", finals))
+    three = load_study(_with_scores(tmp_path / "three", finals | {"ppo": [0.3, 0.35, 0.31]}))
+    for make in (aggregate_table, lambda study: comparison_table(study, "grpo")):
+        first, second = make(two).numbers[1], make(three).numbers[1]
+        assert {name: first[name] for name in first if name != "holm_p"} == {
+            name: second[name] for name in first if name != "holm_p"
+        }
+
+
+def test_unequal_starts_are_reported(tmp_path):
+    folder = _with_scores(tmp_path, {"grpo": [0.4, 0.5], "gspo": [0.5, 0.6]})
+    assert not any("start's score differs" in note for note in comparison_table(load_study(folder)).notes)
+    evals = pd.read_csv(folder / "evals.csv")
+    evals.loc[evals["cell"].str.startswith("ari01") & (evals["fraction"] == 0), "score"] = 0.25
+    evals.to_csv(folder / "evals.csv", index=False)
+    assert any("start's score differs" in note for note in comparison_table(load_study(folder)).notes)
+
+
+def test_completed_cell_without_a_final_test_is_not_counted_as_scored(tmp_path):
+    folder = _with_scores(tmp_path, {"grpo": [0.4, 0.5]})
+    evals = pd.read_csv(folder / "evals.csv")
+    gone = (evals["cell"] == "ari00s1") & (evals["split"] == "test") & (evals["fraction"] == FRACTIONS[-1])
+    evals[~gone].to_csv(folder / "evals.csv", index=False)
+    row = _row(comparison_table(load_study(folder)), "arithmetic", "grpo")
+    assert row["seeds"] == "1/2 seeds, 1 missing"
+    assert "completed without a test score" in row["failures"]
+
+
+def test_several_policies_pair_by_policy_and_seed(tmp_path):
+    folder = _with_scores(tmp_path, {"grpo": [0.40, 0.42], "gspo": [0.50, 0.53]})
+    cells = pd.read_csv(folder / "cells.csv", keep_default_na=False)
+    cells["policy"] = ["a" if seed == 0 else "b" for seed in cells["seed"]]
+    cells["seed"] = 7
+    cells.to_csv(folder / "cells.csv", index=False)
+    study = load_study(folder)
+    assert outcomes(study)["run"].tolist() == ["a:7", "b:7"] * 2
+    assert compare(study).set_index("arm").loc["gspo", "difference"] == pytest.approx(0.105)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("gspo_subsequence & 5%", r"gspo\_subsequence \& 5\%"),
+        (r"a\b{c}", r"a\textbackslash{}b\{c\}"),
+        ("~^#$", r"\textasciitilde{}\textasciicircum{}\#\$"),
+        ("2.00e+12", r"$2.00 \times 10^{12}$"),
+        ("1.5e-05", r"$1.5 \times 10^{-5}$"),
+        ("-0.012 [-0.2, +0.1]", "$-$0.012 [$-$0.2, +0.1]"),
+        ("0.5 ± 0.1", r"0.5 $\pm$ 0.1"),
+        ("gspo-2", "gspo-2"),
+    ],
+)
+def test_latex_escaping(text, expected):
+    assert escape_latex(text) == expected
+
+
+def test_latex_is_booktabs_with_every_column_and_balanced_rows(study):
+    table = comparison_table(study)
+    text = to_latex(table)
+    assert [text.count(rule) for rule in (r"\toprule", r"\bottomrule", r"\begin{tabular}", r"\end{tabular}")] == [3] * 4
+    assert {column for part in table.parts for column in part} == set(range(len(table.header)))
+    width = 0
+    for line in text.splitlines():
+        if line.startswith(r"\begin{tabular}"):
+            width = line.count("l", len(r"\begin{tabular}"))
+        if line.endswith(r" \\"):
+            assert line.replace(r"\&", "").count(" & ") == width - 1
+
+
+def test_markdown_cannot_be_broken_by_a_cause():
+    table = Table("t", "T", ["a"], [["x | y\nz"]], ["n"], [{"a": 'say "x, y"'}])
+    assert r"| x \| y z |" in to_markdown(table)
+    assert to_csv(table) == 'a\n"say ""x, y"""\n'
+
+
+def test_numbers_are_written_one_way():
+    assert [number(-0.0001), number(math.nan), number(0.25, signed=True), number(-0.0001, signed=True)] == [
+        *("0.000", "n/a", "+0.250", "0.000"),
+    ]
+    assert [amount(12_800.0), amount(2.5e6), scientific(math.nan)] == ["12,800", "2.50e+06", "n/a"]

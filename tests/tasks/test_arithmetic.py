@@ -1,0 +1,134 @@
+"""Chains of sums and differences: prompts, steps, and the verdict on every kind of response."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tasks
+from tasks.arithmetic import Arithmetic
+from tasks.base import Example
+
+TASK = Arithmetic()
+EXAMPLE = Example("test-0", "test", "3 operands", {"prompt": "37+8-21=", "terms": [37, 8, -21], "answer": 24})
+NEGATIVE = Example("test-1", "test", "2 operands", {"prompt": "3-8=", "terms": [3, -8], "answer": -5})
+
+
+@pytest.mark.parametrize(
+    ("response", "verdict"),
+    [
+        ("#24", "pass"),
+        ("37+8=45;45-21=24;#24", "pass"),
+        ("no sense at all#24", "pass"),
+        ("#24\n", "pass"),
+        ("#24 \t\r\n", "pass"),
+        ("#5;#24", "pass"),  # the last marker counts
+        ("#24;#5", "wrong"),
+        ("#-24", "wrong"),
+        ("#240", "wrong"),
+        ("#2", "wrong"),
+        ("", "format"),
+        ("24", "format"),
+        ("#", "format"),
+        ("#24#", "format"),
+        ("##", "format"),
+        ("# 24", "format"),
+        ("#24 25", "format"),
+        ("#24,25", "format"),
+        ("#24 or 25", "format"),
+        ("#24\n25", "format"),
+        ("#24.", "format"),
+        ("#24.0", "format"),
+        ("#+24", "format"),
+        ("#024", "format"),
+        ("#2_4", "format"),
+        ("#0x18", "format"),
+        ("#24e0", "format"),
+        ("#45-21", "format"),
+        ("#\u0662\u0664", "format"),  # Arabic-Indic digits: int() would take them
+        ("#\uff12\uff14", "format"),
+        ("#24\u00a0", "format"),
+        ("#24\x00", "format"),
+        ("\ud800#24", "pass"),
+        ("#24\ud800", "format"),
+        ("#" + "9" * 5000, "format"),  # int() raises beyond 4300 digits
+        ("#" + "0" * 5000 + "24", "format"),
+        ("#__import__('os')", "format"),
+    ],
+)
+def test_verdict(response, verdict):
+    assert TASK.score(EXAMPLE, response).verdict == verdict
+
+
+def test_negative_answers_are_read():
+    assert TASK.score(NEGATIVE, "#-5").verdict == "pass"
+    assert TASK.score(NEGATIVE, "#5").verdict == "wrong"
+    assert TASK.score(NEGATIVE, "#--5").verdict == "format"
+
+
+def test_minus_zero_is_no_integer():
+    zero = Example("test-2", "test", "", {"prompt": "", "terms": [], "answer": 0})
+    assert TASK.score(zero, "#-0").verdict == "format"
+    assert TASK.score(zero, "#0").verdict == "pass"
+
+
+def test_demonstrations_show_each_step():
+    careful, bare = TASK.demonstrations(EXAMPLE)
+    assert (careful.response, careful.style) == ("37+8=45;45-21=24;#24", "careful")
+    assert (bare.response, bare.style) == ("#24", "bare")
+    assert TASK.demonstrations(NEGATIVE)[0].response == "3-8=-5;#-5"
+
+
+@given(st.text())
+def test_any_text_gets_a_verdict_without_an_exception(response):
+    score = TASK.score(EXAMPLE, response)
+    assert (score.verdict == "pass") == bool(re.search(r"#24[ \t\r\n]*\Z", response))
+
+
+def test_answers_are_the_sums_of_the_prompts():
+    for example in TASK.examples("validation"):
+        terms = re.findall(r"[+-]?[0-9]+", TASK.prompt(example))
+        assert sum(map(int, terms)) == example.data["answer"]
+        assert example.difficulty == f"{len(terms)} operands"
+
+
+def test_three_operands_dominate_and_careful_responses_fit_40_characters():
+    train = TASK.examples("train")
+    share = sum(e.difficulty == "3 operands" for e in train) / len(train)
+    assert 0.55 < share < 0.65
+    lengths = {e.difficulty: len(TASK.demonstrations(e)[0].response) for e in train}
+    assert max(lengths.values()) <= 40
+    assert sorted(lengths) == ["2 operands", "3 operands", "4 operands"]
+
+
+def test_copying_an_operand_never_pays():
+    for example in TASK.examples("test"):
+        assert all(example.data["answer"] != abs(term) for term in example.data["terms"])
+
+
+def test_a_small_space_gives_what_it_has():
+    task = Arithmetic(operands=(2,), max_operand=3)
+    prompts = [task.prompt(e) for split in tasks.SPLITS for e in task.examples(split)]
+    # 3 * 3 * 2 = 18 problems, less 2-1=1, whose answer is one of its operands.
+    expected = {f"{a}{s}{b}=" for a in (1, 2, 3) for b in (1, 2, 3) for s in "+-"} - {"2-1="}
+    assert set(prompts) == expected
+    assert len(prompts) == len(expected)
+
+
+def test_sizes_are_kept_and_a_larger_split_holds_the_smaller():
+    small = {e.id for e in Arithmetic(test_size=50).examples("test")}
+    large = {e.id for e in Arithmetic(test_size=80).examples("test")}
+    assert (len(small), len(large)) == (50, 80)
+    assert small < large
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"operands": ()}, {"operands": (1,)}, {"operands": (13,)}, {"max_operand": 1}, {"max_operand": 10**9}]
+    + [{f"{split}_size": size} for split in tasks.SPLITS for size in (0, -1)],
+)
+def test_settings_out_of_range_are_refused_with_an_example(settings):
+    with pytest.raises(ValueError, match=r"expected .*e\.g\.") as refusal:
+        Arithmetic(**settings)
+    assert next(iter(settings)) in str(refusal.value)

@@ -1,0 +1,141 @@
+"""The contract, for every task of the package and for tasks that break it."""
+
+import dataclasses
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+
+import pytest
+
+import tasks
+from tasks import contract
+from tasks.arithmetic import Arithmetic
+from tasks.base import Demonstration, Example, Score
+
+
+@pytest.mark.parametrize("name", tasks.names())
+@pytest.mark.parametrize("promise", contract.CHECKS, ids=lambda promise: promise.__name__)
+def test_task_keeps_its_promise(name, promise):
+    promise(tasks.make(name))
+
+
+@pytest.mark.parametrize("name", tasks.names())
+def test_examples_are_the_same_in_every_process(name):
+    program = f"import tasks; from tasks.contract import snapshot; print(snapshot(tasks.make({name!r})))"
+    path = os.pathsep.join(filter(None, sys.path))
+    seen = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        for seed in ("1", "2")
+    }
+    assert seen == {contract.snapshot(tasks.make(name))}
+
+
+@pytest.mark.parametrize("name", tasks.names())
+def test_no_split_of_one_seed_meets_another_split_of_another_seed(name):
+    tested = {e.data["prompt"] for e in tasks.make(name, seed=0).examples("test")}
+    trained = {e.data["prompt"] for e in tasks.make(name, seed=1).examples("train")}
+    assert not tested & trained
+
+
+@dataclasses.dataclass(frozen=True)
+class WrongGold(Arithmetic):
+    def gold(self, example: Example) -> str:
+        return "#0"
+
+
+@dataclasses.dataclass(frozen=True)
+class PaysPromptEcho(Arithmetic):
+    def score(self, example: Example, response: str) -> Score:
+        return Score(1.0, "pass") if response.startswith(self.prompt(example)) else super().score(example, response)
+
+
+@dataclasses.dataclass(frozen=True)
+class PaysEmpty(Arithmetic):
+    def score(self, example: Example, response: str) -> Score:
+        return super().score(example, response or self.gold(example))
+
+
+@dataclasses.dataclass(frozen=True)
+class InfraIsZero(Arithmetic):
+    def score(self, example: Example, response: str) -> Score:
+        return Score(0.0, "infra") if response == "x" else super().score(example, response)
+
+
+@dataclasses.dataclass(frozen=True)
+class Leaks(Arithmetic):
+    def examples(self, split):
+        return [dataclasses.replace(e, split=split, id=split + e.id) for e in super().examples("train")[:80]]
+
+
+@dataclasses.dataclass(frozen=True)
+class TakesAnySplit(Arithmetic):
+    def examples(self, split):
+        return super().examples(split if split in tasks.SPLITS else "test")
+
+
+@dataclasses.dataclass(frozen=True)
+class Reorders(Arithmetic):
+    def score_many(self, pairs: Iterable[tuple[Example, str]]) -> list[Score]:
+        return super().score_many(pairs)[::-1]
+
+
+@dataclasses.dataclass(frozen=True)
+class Drops(Arithmetic):
+    def score_many(self, pairs: Iterable[tuple[Example, str]]) -> list[Score]:
+        return super().score_many((e, r) for e, r in pairs if r)
+
+
+@dataclasses.dataclass(frozen=True)
+class WrongDemonstration(Arithmetic):
+    def demonstrations(self, example: Example):
+        return (Demonstration(f"{self.gold(example)} or so", "bare"),)
+
+
+@dataclasses.dataclass(frozen=True)
+class NotAscii(Arithmetic):
+    def prompt(self, example: Example) -> str:
+        return super().prompt(example).replace("-", "\u2212")
+
+
+@dataclasses.dataclass(frozen=True)
+class AddsSeeds(Arithmetic):
+    def examples(self, split):
+        everything = Arithmetic().examples(split)
+        return everything[self.seed : self.seed + 100]
+
+
+@dataclasses.dataclass(frozen=True)
+class ForgetsSettings(Arithmetic):
+    def fingerprint(self) -> str:
+        return "constant"
+
+
+@pytest.mark.parametrize(
+    ("cls", "promise"),
+    [
+        (WrongGold, contract.check_gold),
+        (PaysPromptEcho, contract.check_null_policy),
+        (PaysEmpty, contract.check_null_policy),
+        (InfraIsZero, contract.check_scores),
+        (Leaks, contract.check_splits),
+        (TakesAnySplit, contract.check_unknown_split),
+        (Reorders, contract.check_score_many),
+        (Drops, contract.check_score_many),
+        (WrongDemonstration, contract.check_demonstrations),
+        (NotAscii, contract.check_text),
+        (AddsSeeds, contract.check_seeds),
+        (ForgetsSettings, contract.check_fingerprint),
+    ],
+)
+def test_battery_catches_a_broken_task(cls, promise):
+    with pytest.raises(AssertionError):
+        promise(cls())
+    with pytest.raises(AssertionError):
+        contract.check(cls())
