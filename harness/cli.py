@@ -97,7 +97,7 @@ def _add_sweep(commands: "Commands") -> None:
     _add_settings(command)
     command.add_argument("--out", type=Path, metavar="DIR", help="default: results/runs/<name of the study>")
     command.add_argument("--dry-run", action="store_true", help="check everything, list the cells and their cost")
-    command.add_argument("--workers", type=_positive, metavar="N", help="cells at a time; default: the file's workers")
+    command.add_argument("--workers", type=_count, metavar="N", help="cells at a time; default: the file's workers")
     command.add_argument("--retry-failed", action="store_true", help="run cells again that failed before")
     command.set_defaults(run=_sweep)
 
@@ -122,7 +122,7 @@ def _add_eval(commands: "Commands") -> None:
     )
     command.add_argument("run_folder", type=Path, metavar="RUN_DIR")
     command.add_argument("--split", choices=_SPLITS, default="test")
-    command.add_argument("--num-prompts", type=_positive, metavar="N", help="default: the run's eval.test_prompts")
+    command.add_argument("--num-prompts", type=_count, metavar="N", help="default: the run's eval.test_prompts")
     command.set_defaults(run=_eval)
 
 
@@ -149,7 +149,7 @@ def _add_settings(command: _Parser) -> None:
     command.add_argument("--engine", default=_ENGINE, help=argparse.SUPPRESS)
 
 
-def _positive(text: str) -> int:
+def _count(text: str) -> int:
     """Parse a count; argparse turns the errors into its own."""
     number = int(text)
     if number < 1:
@@ -188,10 +188,10 @@ def _report(options: argparse.Namespace) -> int:
 def _eval(options: argparse.Namespace) -> int:
     import json
 
-    from harness.engine.evaluate import evaluate_run
-
     if not (options.run_folder / "config.json").is_file():
         raise UserError(f"{options.run_folder} is no run's folder (config.json is missing)")
+    from harness.engine.evaluate import evaluate_run
+
     _say(json.dumps(evaluate_run(options.run_folder, options.split, options.num_prompts), indent=1))
     return OK
 

@@ -31,6 +31,7 @@ __all__ = [
     "known_classes",
     "label",
     "objective",
+    "portable",
     "source_hash",
     "task",
     "trust_region",
@@ -63,6 +64,14 @@ def label(plugin: Plugin) -> str:
     """Return a short name for tables: the class of a file's plug-in, the name of any other."""
     place = file_and_class(plugin.name)
     return place[1] if place else plugin.name
+
+
+def portable(config: RunConfig) -> dict[str, Any]:
+    """Return the run as plain JSON values, plug-ins of files by their class alone: the same on every machine."""
+    tables = config.model_dump(mode="json")
+    for name in ("task", "objective", "trust_region"):
+        tables[name]["name"] = label(getattr(config, name))
+    return tables
 
 
 def source_hash(kind: Kind, plugin: Plugin) -> str:

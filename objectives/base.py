@@ -138,6 +138,8 @@ class Targets:
 class Step:
     """One optimizer step seen whole, before any micro-batch: what ``aggregation`` and ``prepare`` may look at.
 
+    Values outside ``loss_mask`` mean nothing and may be NaN.
+
     Attributes:
         loss_mask: [M, T] bool.
         group: [M] int64.

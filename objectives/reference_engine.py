@@ -148,10 +148,10 @@ def one_step(
     """
     rollout = case.rollout if poison is None else _poisoned(case.rollout, case.rollout.response_mask, poison)
     targets = edit(objective.targets(rollout))
-    step = _step(objective, rollout, targets, case)
+    batch = _batch(objective.requires, rollout, case, poison, targets)
+    step = _step(objective, rollout, targets, batch)
     weights = objective.aggregation(step)
-    extras = {**targets.extras, **objective.prepare(step)}
-    batch = _batch(objective.requires, rollout, case, poison, targets, extras)
+    batch = replace(batch, extras={**targets.extras, **objective.prepare(step)})
     value_mask = targets.loss_mask if targets.value_mask is None else targets.value_mask
     loss = torch.zeros((), dtype=rollout.old_logprobs.dtype)
     stats: list[Mapping[str, Tensor]] = []
@@ -177,37 +177,28 @@ def divergence(region: TrustRegion, case: Case, *, poison: float | None = None) 
     """Return the region's divergence [N, T], the gradient of its masked sum to logprobs, and its ``keep``."""
     mask = case.rollout.response_mask
     targets = Targets(torch.ones_like(case.rollout.old_logprobs), mask)
-    batch = _batch(region.requires, case.rollout, case, poison, targets, {})
+    batch = _batch(region.requires, case.rollout, case, poison, targets)
     value = region.divergence(batch)
     torch.autograd.backward(torch.where(mask, value, 0).sum())
     return value.detach(), _gradients(batch, case)["logprobs"], region.keep(batch)
 
 
-def _step(objective: Objective, rollout: Rollout, targets: Targets, case: Case) -> Step:
-    """Return the view of the whole step; masked log-probabilities are 0, as the engine leaves them."""
-    mask = targets.loss_mask
-    uniforms = torch.rand(mask.shape, generator=torch.Generator().manual_seed(1)).to(rollout.old_logprobs.dtype)
-    limit = rollout.max_response_tokens
+def _step(objective: Objective, rollout: Rollout, targets: Targets, batch: Batch) -> Step:
+    """Return the view of the whole step, poisoned where ``batch`` is."""
+    uniforms = torch.rand(targets.loss_mask.shape, generator=torch.Generator().manual_seed(1))
     return Step(
-        loss_mask=mask,
+        loss_mask=targets.loss_mask,
         group=rollout.group,
         origin=rollout.origin,
-        max_response_tokens=mask.shape[1] if limit is None else limit,
-        advantages=targets.advantages,
-        old_logprobs=torch.where(mask, rollout.old_logprobs, 0),
-        logprobs=torch.where(mask, case.current["logprobs"], 0) if "step_logprobs" in objective.requires else None,
-        uniforms=uniforms if "step_uniforms" in objective.requires else None,
+        max_response_tokens=rollout.max_response_tokens or targets.loss_mask.shape[1],
+        advantages=batch.advantages,
+        old_logprobs=batch.old_logprobs,
+        logprobs=batch.logprobs.detach() if "step_logprobs" in objective.requires else None,
+        uniforms=uniforms.to(batch.logprobs.dtype) if "step_uniforms" in objective.requires else None,
     )
 
 
-def _batch(
-    requires: frozenset[str],
-    rollout: Rollout,
-    case: Case,
-    poison: float | None,
-    targets: Targets,
-    extras: Mapping[str, Tensor],
-) -> Batch:
+def _batch(requires: frozenset[str], rollout: Rollout, case: Case, poison: float | None, targets: Targets) -> Batch:
     """Return all rows as one Batch with fresh leaves, holding just the fields that ``requires`` names."""
     mask = targets.loss_mask
     leaves = {
@@ -225,7 +216,6 @@ def _batch(
         response_ids=rollout.response_ids,
         returns=targets.returns,
         old_values=old_values,
-        extras=extras,
         **leaves,
         **given,
     )

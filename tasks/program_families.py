@@ -79,16 +79,24 @@ def settled(level: str, inputs: range, size: int) -> tuple[tuple[Program, tuple[
         (program, ascending inputs); left out where a constant, the identity or another program of any level has the
         same values there.
     """
+    programs, fits = _singled_out(inputs, size)
+    sets = list(itertools.combinations(inputs, size))
+    rows = [program.level == level for program in programs]
+    pairs = np.argwhere(fits & np.array(rows)[:, None]).tolist()
+    return tuple((programs[row], sets[column]) for row, column in pairs)
+
+
+@functools.cache
+def _singled_out(inputs: range, size: int) -> tuple[list[Program], np.ndarray]:
+    """Return all programs, the identity first, and a [program, set] mask of the sets that single each out."""
     programs = [Program("", "x", "", lambda x: x), *(member for make in _MAKERS.values() for member in make())]
-    sets = np.array(list(itertools.combinations(range(len(inputs)), size)))
     table = np.array([[program.run(x) for x in inputs] for program in programs])
-    values = table[:, sets]  # [program, set, position]
+    values = table[:, list(itertools.combinations(range(len(inputs)), size))]  # [program, set, position]
     span = int(values.max() - values.min()) + 1
     codes = (values - values.min()) @ (span ** np.arange(size))
     fits = np.stack([_occurrences(column) for column in codes.T], axis=1) == 1
-    fits &= ~(values == values[:, :, :1]).all(axis=2)
-    fits[[program.level != level for program in programs]] = False
-    return tuple((programs[row], tuple(inputs[i] for i in sets[column])) for row, column in np.argwhere(fits))
+    constant = (values == values[:, :, :1]).all(axis=2)
+    return programs, fits & ~constant
 
 
 def _occurrences(codes: np.ndarray) -> np.ndarray:

@@ -9,9 +9,9 @@ import datetime
 import functools
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tasks.base import Verdict
 
@@ -21,10 +21,14 @@ if TYPE_CHECKING:
 __all__ = ["Limits", "Outcome", "run_program"]
 
 _MAX_DEPTH = 32
+_MAX_ARGUMENTS = 10_000_000
 _REASON_CHARACTERS = 160
 _CHECKOUTS_PER_WORKER = 2000
 _GRACE_SECONDS = 5.0
 _TRIES = 2
+_MAX_INTEGER_BITS = 4096  # an int that prints without the interpreter's limit on digits
+# What crossing over raises for a value that has no counterpart here, e.g. a set of instances.
+_UNCONVERTIBLE = (TypeError, ValueError, OverflowError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -78,31 +82,36 @@ def run_program(code: str, calls: Sequence[Sequence[Any]], limits: Limits | None
     Raises:
         ImportError: pydantic-monty is not installed.
         FileNotFoundError: its executable is missing.
-        ValueError: ``entry`` is no identifier.
+        RuntimeError: this process was forked after its parent had used the sandbox, which cannot run in both.
+        ValueError: ``entry`` is no identifier, or ``calls`` is not plain data.
     """
     if not entry.isidentifier():
         raise ValueError(f"entry is {entry!r}, expected the name of a function, e.g. 'f'")
+    arguments = [list(call) for call in calls]
+    if problem := _not_plain(arguments, _MAX_ARGUMENTS):
+        raise ValueError(f"calls: {problem.replace('returned', 'holds')}; pass built-in values")
     import pydantic_monty
 
     limits = limits or Limits()
     reason = ""
     for _ in range(_TRIES):
         try:
-            return _attempt(code, calls, limits, entry)
+            return _attempt(code, arguments, limits, entry)
         except pydantic_monty.MontyCrashedError as error:
             if error.timed_out:
                 return Outcome("timeout", reason="the worker did not answer and was killed")
             reason = _line(str(error))
-        except (FileNotFoundError, ImportError):
+        except FileNotFoundError:
             raise
-        except OSError as error:
-            reason = _line(str(error))
+        except (OSError, *_UNCONVERTIBLE) as error:
+            reason = _line(f"{type(error).__name__}: {error}")
+    # The program is to blame only where another one runs.
     if _healthy():
-        return Outcome("error", reason=f"killed its interpreter {_TRIES} times: {reason}")
+        return Outcome("error", reason=f"its value or its interpreter was lost: {reason}")
     return Outcome("infra", reason=f"the sandbox does not run: {reason}")
 
 
-def _attempt(code: str, calls: Sequence[Sequence[Any]], limits: Limits, entry: str) -> Outcome:
+def _attempt(code: str, calls: list[list[Any]], limits: Limits, entry: str) -> Outcome:
     import pydantic_monty
 
     discard = functools.partial(pydantic_monty.CollectString, limits.print_bytes)
@@ -111,15 +120,11 @@ def _attempt(code: str, calls: Sequence[Sequence[Any]], limits: Limits, entry: s
             session.feed_run(code, print_callback=discard())
         except pydantic_monty.MontyError as error:
             return _failure(error, while_calling=False)
-        except ValueError as error:  # an integer too long to cross, as value of the last line
-            return Outcome("error", reason=_line(str(error)))
         try:
             driver = f"[{entry}(*_arguments) for _arguments in _calls]"
-            values = session.feed_run(driver, inputs={"_calls": [list(c) for c in calls]}, print_callback=discard())
+            values = session.feed_run(driver, inputs={"_calls": calls}, print_callback=discard())
         except pydantic_monty.MontyError as error:
             return _failure(error, while_calling=True)
-        except ValueError as error:
-            return Outcome("error", reason=_line(str(error)))
     problem = _not_plain(values, limits.values)
     if problem or not isinstance(values, list) or len(values) != len(calls):
         return Outcome("error", reason=problem or f"expected {len(calls)} values")
@@ -157,21 +162,24 @@ def _not_plain(root: object, budget: int) -> str:
     stack: list[tuple[object, int]] = [(root, 0)]
     while stack:
         value, depth = stack.pop()
-        kind = type(value)
-        budget -= 1
-        if kind in (str, bytes):
-            budget -= len(value)  # pyright: ignore[reportArgumentType]
-        elif kind in (list, tuple, set, frozenset, dict):
-            children = value.items() if isinstance(value, dict) else value
-            budget -= len(children)  # pyright: ignore[reportArgumentType]
-            if budget >= 0:
-                stack.extend((child, depth + 1) for child in children)  # pyright: ignore[reportGeneralTypeIssues]
-        elif kind not in (int, bool, float, complex, type(None)):
-            return f"returned {kind.__name__}, expected plain data"
+        children: Collection[object] = ()
+        if type(value) in (list, tuple, set, frozenset):
+            children = cast("Collection[object]", value)
+        elif type(value) is dict:
+            children = cast("dict[object, object]", value).items()
+        elif type(value) in (str, bytes):
+            budget -= len(cast("str | bytes", value))
+        elif type(value) is int:
+            if cast(int, value).bit_length() > _MAX_INTEGER_BITS:
+                return f"returned an int of more than {_MAX_INTEGER_BITS} bits"
+        elif type(value) not in (bool, float, complex, type(None)):
+            return f"returned {_line(type(value).__name__)}, expected plain data"
+        budget -= len(children)
         if budget < 0:
             return "returned more data than the limit"
         if depth > _MAX_DEPTH:
             return f"returned data nested deeper than {_MAX_DEPTH}"
+        stack.extend((child, depth + 1) for child in children)
     return ""
 
 
@@ -180,13 +188,13 @@ def _healthy() -> bool:
     import pydantic_monty
 
     try:
-        return _attempt("def f(x):\n return x + 1\n", [(1,)], Limits(), "f").values == (2,)
-    except (pydantic_monty.MontyCrashedError, OSError):
+        return _attempt("def f(x):\n return x + 1\n", [[1]], Limits(), "f").values == (2,)
+    except (pydantic_monty.MontyCrashedError, OSError, *_UNCONVERTIBLE):
         return False
 
 
 class _Pool:
-    """The process's worker pool: started at first use, one a process also after a fork, closed at exit."""
+    """The process's worker pool: started at first use, closed at exit, unusable in a fork of the process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -197,7 +205,12 @@ class _Pool:
         import pydantic_monty
 
         with self._lock:
-            if self._pool is None or self._pid != os.getpid():
+            if self._pool is not None and self._pid != os.getpid():
+                raise RuntimeError(
+                    "the sandbox was started before this process was forked; start processes by 'spawn' or "
+                    "'forkserver', or fork before the first program runs"
+                )
+            if self._pool is None:
                 pool = pydantic_monty.Monty(
                     request_timeout=None,
                     checkout_timeout=60.0,
@@ -211,7 +224,7 @@ class _Pool:
     def close(self) -> None:
         if self._pool is not None and self._pid == os.getpid():
             self._pool.__exit__(None, None, None)
-        self._pool = None
+            self._pool = None
 
 
 _POOL = _Pool()

@@ -187,6 +187,6 @@ def _compare(data: Mapping[str, Any], outcome: Outcome) -> Score:
     for position, (x, expected, got) in enumerate(zip(data["inputs"], data["outputs"], outcome.values, strict=True)):
         if type(got) is not int or got != expected:
             kind = "visible" if position < _NUM_VISIBLE else "hidden"
-            shown = f"{got:.4g}" if type(got) is int else type(got).__name__
+            shown = str(got)[:20] if type(got) is int else type(got).__name__
             return Score(0.0, "wrong", f"{kind} f({x}) is {expected}, got {shown}")
     return Score(1.0, "pass")

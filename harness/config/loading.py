@@ -26,6 +26,7 @@ __all__ = [
     "set_dotted",
 ]
 
+_PLUGINS = ("task", "objective", "trust_region")
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -70,17 +71,19 @@ def set_dotted(tables: dict[str, Any], key: str, value: Any) -> None:
 def apply_overrides(tables: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``tables`` with ``overrides`` laid over: dotted keys are set, tables are merged.
 
-    A plug-in that changes its name loses the settings of the former one: they belong to another class.
+    A plug-in that changes its name loses the settings of the former one: they belong to another class. Names come
+    first, whatever the order of ``overrides``.
     """
     merged = copy.deepcopy(dict(tables))
-    for key, value in overrides.items():
+    for key, value in sorted(overrides.items(), key=lambda item: not item[0].endswith(".name")):
         if isinstance(value, Mapping):
             below = merged.get(key, {})
             if not isinstance(below, Mapping):
                 raise UserError(f"{key} = {below!r} should be a table")
-            renamed = key in ("task", "objective", "trust_region") and value.get("name", ...) != below.get("name")
+            renamed = key in _PLUGINS and value.get("name", ...) != below.get("name")
             merged[key] = apply_overrides({} if renamed and "name" in value else below, value)
         else:
+            _forget_settings(merged, key, value)
             set_dotted(merged, key, copy.deepcopy(value))
     return merged
 
@@ -124,6 +127,18 @@ def load_sweep(path: Path, overrides: Mapping[str, Any] | None = None) -> SweepC
 def canonical_json(value: Any) -> str:
     """Return JSON with sorted keys and no spaces: equal values have equal text."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _forget_settings(tables: dict[str, Any], key: str, value: Any) -> None:
+    """Empty the table of a plug-in if ``key`` is its name and ``value`` another one than before."""
+    *parents, last = key.split(".")
+    if last != "name" or not parents or parents[-1] not in _PLUGINS:
+        return
+    below: Any = tables
+    for part in parents:
+        below = below.get(part) if isinstance(below, dict) else None
+    if isinstance(below, dict) and below.get("name") != value:
+        below.clear()
 
 
 def _overridden(path: Path, overrides: Mapping[str, Any]) -> dict[str, Any]:

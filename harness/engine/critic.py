@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from harness.engine.logprobs import model_input
+from harness.engine.logprobs import model_input, wide
 from harness.engine.policy import Policy
 
 __all__ = ["Critic"]
@@ -38,7 +38,7 @@ class Critic(nn.Module):
             bootstrap: add the state after the last token, in column n_i of a row with n_i tokens.
 
         Returns:
-            [B, T] or, with ``bootstrap``, [B, T+1] float32; 0 where there is no such state.
+            [B, T] or, with ``bootstrap``, [B, T+1] float32 or wider; 0 where there is no such state.
         """
         states = mask
         if bootstrap:
@@ -49,5 +49,5 @@ class Critic(nn.Module):
         ).last_hidden_state
         rows, tokens = states.nonzero(as_tuple=True)
         lengths = torch.tensor([len(prompt) for prompt in prompts], device=ids.device)
-        flat = self.head(hidden[rows, lengths[rows] - 1 + tokens])[:, 0].float()
-        return torch.zeros(states.shape, dtype=torch.float32, device=ids.device).masked_scatter(states, flat)
+        flat = wide(self.head(hidden[rows, lengths[rows] - 1 + tokens])[:, 0])
+        return flat.new_zeros(states.shape).masked_scatter(states, flat)

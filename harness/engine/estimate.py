@@ -1,13 +1,13 @@
 """What a cell will cost, before it runs: closed form on the prompts it will see. No torch.
 
-Responses are taken to be as long as the limit, so the number of iterations is a lower bound and their cost an upper one.
+Prompts are taken to be the longest and responses as long as the limit: the number of iterations is a lower bound, the
+cost of one an upper.
 """
 
 import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from harness import plugins
 from harness.config.errors import UserError
@@ -18,7 +18,6 @@ from harness.engine.tokenizer import CharTokenizer
 
 __all__ = ["Estimate", "estimate_cell"]
 
-_PROMPTS_LOOKED_AT = 64
 _CHARACTERS_A_TOKEN = 3  # of a pretrained tokenizer, roughly
 
 
@@ -49,26 +48,31 @@ def estimate_cell(config: RunConfig) -> Estimate:
     objective = plugins.objective(config.objective)
     region = plugins.trust_region(config.trust_region)
     requires = objective.requires | region.requires
-    prompt = _mean_prompt_tokens(config)
-    probed = region.measured == "after_rollout"
-    longest = _iteration_flops(config, shape, requires, prompt, config.rollout.max_response_tokens, probed)
-    smallest = _first_update_flops(config, shape, requires, prompt)
+    shortest, longest = _prompt_tokens(config)
+    rows, epochs = config.rollout.num_prompts * config.rollout.group_size, config.update.epochs
+    smallest = _rollout_flops(config, shape, requires, shortest, 1, rounds=1)
+    smallest += _epoch_flops(config, shape, requires, shortest, 1) // config.update.minibatches
+    limit, rounds = config.rollout.max_response_tokens, 1 + config.rollout.max_resamples
+    iteration = _rollout_flops(config, shape, requires, longest, limit, rounds=rounds)
+    iteration += epochs * _epoch_flops(config, shape, requires, longest, limit)
+    if region.measured == "after_rollout":
+        probed = rows // config.update.minibatches
+        iteration += shape.response_forward([longest] * probed, [limit] * probed)
     per_iteration = {
-        "flops": longest,
-        "tokens": config.rollout.num_prompts * config.rollout.group_size * config.rollout.max_response_tokens,
-        "updates": config.update.minibatches * config.update.epochs,
+        "flops": iteration,
+        "tokens": rounds * rows * limit,
+        "updates": config.update.minibatches * epochs,
         "seconds": math.nan,
     }[config.budget.axis]
-    needed = {"flops": smallest, "tokens": config.rollout.num_prompts * config.rollout.group_size, "updates": 1,
-              "seconds": 0}[config.budget.axis]  # fmt: skip
+    needed = {"flops": smallest, "tokens": rows, "updates": 1, "seconds": 0}[config.budget.axis]
     if config.budget.amount < needed:
         raise UserError(
-            f"budget.amount = {config.budget.amount:g} {config.budget.axis} is too small for one update, which takes at "
-            f"least {needed:.3g} with {config.rollout.num_prompts} prompts x {config.rollout.group_size} responses"
+            f"budget.amount = {config.budget.amount:g} {config.budget.axis} is too small for one update, which takes "
+            f"at least {needed:.3g} with {config.rollout.num_prompts} prompts x {config.rollout.group_size} responses"
         )
     iterations = config.budget.amount / per_iteration
-    updates = iterations * config.update.minibatches * config.update.epochs
-    return Estimate(iterations * longest, iterations, updates, smallest)
+    updates = iterations * config.update.minibatches * epochs
+    return Estimate(iterations * iteration, iterations, updates, smallest)
 
 
 def _shape(config: RunConfig) -> ModelShape:
@@ -86,35 +90,33 @@ def _shape(config: RunConfig) -> ModelShape:
         raise UserError(f"{file} is not the configuration of a Llama-like model: {error}") from None
 
 
-def _mean_prompt_tokens(config: RunConfig) -> int:
+def _prompt_tokens(config: RunConfig) -> tuple[int, int]:
+    """Return the tokens of the shortest and of the longest prompt; of a pretrained policy roughly."""
     task = plugins.task(config.task)
-    texts = [task.prompt(example) for example in task.examples("train")[:_PROMPTS_LOOKED_AT]]
-    characters = sum(map(len, texts)) / len(texts)
-    return max(1, round(characters if config.policy.name in PRESETS else characters / _CHARACTERS_A_TOKEN))
+    sizes = [len(task.prompt(example)) for example in task.examples("train")]
+    a_token = 1 if config.policy.name in PRESETS else _CHARACTERS_A_TOKEN
+    return max(1, min(sizes) // a_token), math.ceil(max(sizes) / a_token)
 
 
-def _iteration_flops(
-    config: RunConfig, shape: ModelShape, requires: frozenset[str], prompt: int, response: int, probed: bool
+def _rollout_flops(
+    config: RunConfig, shape: ModelShape, requires: frozenset[str], prompt: int, response: int, rounds: int
 ) -> int:
-    """Return the FLOPs of one rollout of responses of one length and all its updates."""
+    """Return the FLOPs of ``rounds`` of sampling responses of one length, and of the passes over the rollout."""
     rows = config.rollout.num_prompts * config.rollout.group_size
-    forward = shape.response_forward([prompt] * rows, [response] * rows)
     sampling = shape.prefill([prompt] * config.rollout.num_prompts)
     sampling += sum(shape.decode(rows, rows * (prompt + t)) for t in range(1, response))
-    passes = 1 + ("ref_logprobs" in requires) + TRAIN_FACTOR * config.update.epochs
-    total = sampling + passes * forward + probed * forward // config.update.minibatches
+    forward = shape.response_forward([prompt] * rows, [response] * rows)
+    total = rounds * sampling + (1 + ("ref_logprobs" in requires)) * forward
     if requires & {"values", "old_values"}:
-        critic = shape.values_forward([prompt] * rows, [response] * rows, bootstrap=True)
-        total += critic * (1 + TRAIN_FACTOR * config.update.epochs)
+        total += shape.values_forward([prompt] * rows, [response] * rows, bootstrap=True)
     return total
 
 
-def _first_update_flops(config: RunConfig, shape: ModelShape, requires: frozenset[str], prompt: int) -> int:
-    """Return the FLOPs up to the first update if every response is one token."""
-    single: dict[str, Any] = {"epochs": 1}
-    one_epoch = config.model_copy(update={"update": config.update.model_copy(update=single)})
-    whole = _iteration_flops(one_epoch, shape, requires, prompt, 1, probed=False)
+def _epoch_flops(config: RunConfig, shape: ModelShape, requires: frozenset[str], prompt: int, response: int) -> int:
+    """Return the FLOPs of the updates of one pass over a rollout."""
     rows = config.rollout.num_prompts * config.rollout.group_size
-    forward = shape.response_forward([prompt] * rows, [1] * rows)
-    rest = TRAIN_FACTOR * forward * (config.update.minibatches - 1) // config.update.minibatches
-    return whole - rest * (2 if requires & {"values", "old_values"} else 1)
+    lengths = [prompt] * rows, [response] * rows
+    total = (TRAIN_FACTOR + ("step_logprobs" in requires)) * shape.response_forward(*lengths)
+    if requires & {"values", "old_values"}:
+        total += TRAIN_FACTOR * shape.values_forward(*lengths, bootstrap=False)
+    return total

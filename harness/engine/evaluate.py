@@ -1,20 +1,25 @@
 """Evaluate a policy on held-out prompts, with common random numbers."""
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
-from harness.config.errors import UserError
+from harness import plugins
+from harness.config.errors import CorruptRecordError, UserError
+from harness.config.loading import resolve_run
 from harness.engine.ledger import Work
-from harness.engine.policy import Policy
+from harness.engine.policy import Policy, load_policy, load_weights
 from harness.engine.sampler import sample
 from harness.engine.streams import uniforms
 from tasks.base import Example, Score, Split, Task
 
-__all__ = ["Evaluation", "evaluate"]
+__all__ = ["Evaluation", "evaluate", "evaluate_run"]
 
 
 @dataclass
@@ -115,3 +120,43 @@ def evaluate(
         result.scores += task.score_many(zip(repeated, texts, strict=True))
         result.lengths += lengths
     return result
+
+
+def evaluate_run(folder: Path, split: Split, num_prompts: int | None) -> dict[str, Any]:
+    """Evaluate the final weights of a completed run, with the run's own sampling settings.
+
+    Args:
+        folder: of the run.
+        split: "validation" or "test".
+        num_prompts: prompts; those of the run's configuration for the split if None.
+
+    Returns:
+        The summary of the evaluation.
+
+    Raises:
+        UserError: the run has no final weights.
+        CorruptRecordError: its configuration cannot be read.
+    """
+    try:
+        config = resolve_run(json.loads((folder / "config.json").read_text(encoding="utf-8"))["config"])
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        raise CorruptRecordError(f"{folder / 'config.json'} is not the configuration of a run: {error!r}") from None
+    weights = folder / "weights.safetensors"
+    if not weights.is_file():
+        raise UserError(f"{folder} has no final weights (weights.safetensors): the run has not been completed")
+    torch.set_num_threads(config.engine.threads)
+    policy = load_policy(config.policy, config.task.name, config.engine.device)
+    load_weights(policy, weights)
+    chosen = config.eval.num_prompts if split == "validation" else config.eval.test_prompts
+    outcome = evaluate(
+        policy,
+        plugins.task(config.task),
+        split=split,
+        num_prompts=num_prompts or chosen,
+        samples=config.eval.samples,
+        temperature=config.eval.temperature,
+        seed=config.seed,
+        limit=config.rollout.max_response_tokens,
+        batch_rows=config.eval.batch_rows,
+    )
+    return {"split": split, **outcome.summary()}

@@ -21,7 +21,7 @@ class ModelShape:
 
     Attributes:
         body_weights: weights of all linear layers but the head that a token passes through (of a mixture of experts:
-            router and the experts it is routed to).
+            router and the experts it is routed to; its dense layers as they are).
         head_weights: hidden size x vocabulary.
         attention_width: heads x head size, summed over nothing: of one layer.
         num_layers: decoder layers.
@@ -42,12 +42,16 @@ class ModelShape:
         kv_heads = config.get("num_key_value_heads") or heads
         attention = 2 * hidden * heads * head_size + 2 * hidden * kv_heads * head_size
         experts = config.get("num_experts") or config.get("num_local_experts")
+        sparse = 0
         if experts:
-            mlp = 3 * hidden * config["moe_intermediate_size"] * config["num_experts_per_tok"] + hidden * experts
-        else:
-            mlp = 3 * hidden * config["intermediate_size"]
+            dense, every = config.get("mlp_only_layers") or (), config.get("decoder_sparse_step") or 1
+            sparse = sum(layer not in dense and (layer + 1) % every == 0 for layer in range(layers))
+        mlp = (layers - sparse) * 3 * hidden * config["intermediate_size"]
+        if sparse:
+            routed = config["moe_intermediate_size"] * config["num_experts_per_tok"]
+            mlp += sparse * (3 * hidden * routed + hidden * experts)
         return cls(
-            body_weights=layers * (attention + mlp),
+            body_weights=layers * attention + mlp,
             head_weights=hidden * config["vocab_size"],
             attention_width=heads * head_size,
             num_layers=layers,

@@ -19,7 +19,7 @@ _NUMERIC_PACKAGES = ("torch", "transformers", "numpy", "pydantic-monty")
 def identity(config: RunConfig) -> dict[str, Any]:
     """Return the identity of a run as plain JSON values; two runs with equal ones give equal bytes."""
     return {
-        "config": config.model_dump(mode="json"),
+        "config": plugins.portable(config),
         "sources": {
             "task": plugins.source_hash("task", config.task),
             "objective": plugins.source_hash("objective", config.objective),
@@ -35,8 +35,8 @@ def identity(config: RunConfig) -> dict[str, Any]:
 def _engine_hash() -> str:
     folder = Path(harness.__file__).parent / "engine"
     digest = hashlib.sha256()
-    for file in sorted(folder.glob("*.py")):
-        digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    for file in sorted(folder.rglob("*.py")):
+        digest.update(file.relative_to(folder).as_posix().encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()
 
 

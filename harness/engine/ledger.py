@@ -6,6 +6,7 @@ a run ends within one update of its budget and no state beyond it exists. What w
 rollout that could not be used) is reported as discarded. Evaluation and diagnostics are booked, not charged.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -86,15 +87,26 @@ class Ledger:
             BudgetExhausted: it does not fit; nothing is charged.
         """
         reached = self.position() + sum(part.on(self.axis) for part in work.values())
-        while self.passed_points < len(self.points) and reached > self.points[self.passed_points]:
-            self.passed_points += 1
-            if self.on_point is not None:
-                self.on_point(self.passed_points - 1)
+        self._pass_points(reached)
         if reached > self.amount:
             raise BudgetExhausted
         for phase, part in work.items():
             self.spent.add(part)
             self.book(phase, part)
+
+    def look_at_clock(self) -> None:
+        """Pass the points that only a clock has reached; to be called before a step is made, so that none is missed."""
+        self._pass_points(self.position())
+
+    def close(self) -> None:
+        """Pass the points that are left: the run has ended and its policy is the last one within all of them."""
+        self._pass_points(math.inf)
+
+    def _pass_points(self, reached: float) -> None:
+        while self.passed_points < len(self.points) and reached > self.points[self.passed_points]:
+            self.passed_points += 1
+            if self.on_point is not None:
+                self.on_point(self.passed_points - 1)
 
     def book(self, phase: str, work: Work) -> None:
         """Write ``work`` down without charging it."""

@@ -9,7 +9,7 @@ from torch.utils.checkpoint import checkpoint
 
 from harness.engine.policy import Policy, pad_right
 
-__all__ = ["Scored", "response_positions", "score_responses"]
+__all__ = ["Scored", "model_input", "response_positions", "score_responses", "wide"]
 
 
 @dataclass
@@ -17,12 +17,17 @@ class Scored:
     """A policy's view of responses.
 
     Attributes:
-        logprobs: [B, T] float32, at the sampling temperature, nats; 0 outside the mask.
-        entropy: [B, T] float32, nats; 0 outside the mask.
+        logprobs: [B, T] float32 or wider, at the sampling temperature, nats; 0 outside the mask.
+        entropy: [B, T] float32 or wider, nats; 0 outside the mask.
     """
 
     logprobs: Tensor
     entropy: Tensor
+
+
+def wide(x: Tensor) -> Tensor:
+    """Return ``x`` in float32, or as it is if it is float64: half precision rounds a ratio of 1 + 4e-4 to 1."""
+    return x if x.dtype == torch.float64 else x.float()
 
 
 def response_positions(prompt_lengths: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -80,10 +85,11 @@ def score_responses(
         )
         for i in range(0, len(tokens), chunk_tokens)
     ]
-    zeros = torch.zeros(mask.shape, dtype=torch.float32, device=ids.device)
     if not chunks:
+        zeros = wide(hidden.new_zeros(mask.shape))
         return Scored(zeros, zeros)
     flat_logprobs, flat_entropy = (torch.cat(parts) for parts in zip(*chunks, strict=True))
+    zeros = flat_logprobs.new_zeros(mask.shape)
     return Scored(zeros.masked_scatter(mask, flat_logprobs), zeros.masked_scatter(mask, flat_entropy))
 
 
@@ -91,7 +97,7 @@ def _score_chunk(
     head: nn.Module, states: Tensor, tokens: Tensor, temperature: float, entropy_gradient: bool
 ) -> tuple[Tensor, Tensor]:
     """Return log-probabilities and entropies [K] of ``tokens`` [K] from hidden ``states`` [K, D]."""
-    logprobs = torch.log_softmax(head(states).float() / temperature, dim=-1)  # [K, V]
+    logprobs = torch.log_softmax(wide(head(states)) / temperature, dim=-1)  # [K, V]
     with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
         source = logprobs if entropy_gradient else logprobs.detach()
         entropy = -(source.exp() * source).sum(-1)

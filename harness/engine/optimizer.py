@@ -44,21 +44,24 @@ class Optimizer:
         """Forget the gradient."""
         self._adam.zero_grad(set_to_none=True)
 
-    def step(self) -> float:
-        """Clip the gradient, take a step, and return the norm before clipping.
+    def clip(self) -> float:
+        """Clip the gradient and return the norm it had.
 
         Raises:
-            NonFinite: the norm is NaN or infinite; weights and moments are untouched.
+            NonFinite: the norm is NaN or infinite.
         """
         norm = float(nn.utils.clip_grad_norm_([p for _, p in self._named], self._max_grad_norm))
         if not torch.isfinite(torch.tensor(norm)):
             raise NonFinite(f"gradient norm of the {self.what} is {norm} at its update {self.steps + 1}")
+        return norm
+
+    def step(self) -> None:
+        """Take a step along the gradient as it stands."""
         warm = min(1.0, (self.steps + 1) / self._warmup_updates) if self._warmup_updates else 1.0
         for group in self._adam.param_groups:
             group["lr"] = self._learning_rate * warm
         self._adam.step()
         self.steps += 1
-        return norm
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
         """Yield the names and values of parameters and moments."""
@@ -75,7 +78,7 @@ class Optimizer:
         with torch.no_grad():
             for name, parameter in self._named:
                 parameter.copy_(tensors[f"weights.{name}"])
-                if steps:
+                if f"exp_avg.{name}" in tensors:
                     self._adam.state[parameter] = {
                         "step": torch.tensor(float(steps)),
                         "exp_avg": tensors[f"exp_avg.{name}"].clone(),
@@ -88,6 +91,7 @@ class Optimizer:
 
     @torch.no_grad()
     def put_back(self, snapshot: list[Tensor]) -> None:
-        """Set the parameters to ``snapshot``."""
+        """Undo the last step: set the parameters to ``snapshot``; the moments stay and are of no further use."""
+        self.steps -= 1
         for (_, parameter), value in zip(self._named, snapshot, strict=True):
             parameter.copy_(value)

@@ -98,9 +98,10 @@ def score_rows(
 @torch.no_grad()
 def _assemble(plan: Plan, experience: Experience, width: int, compute: Callable[[Tensor], Tensor]) -> Tensor:
     """Return [N, width] filled micro-batch by micro-batch by ``compute(rows)``."""
-    whole = torch.zeros(len(experience.prompts), width, device=experience.ids.device)
-    for rows in plan.micro_batches:
-        whole[rows] = compute(rows)
+    parts = [compute(rows) for rows in plan.micro_batches]
+    whole = parts[0].new_zeros(len(experience.prompts), width)
+    for rows, part in zip(plan.micro_batches, parts, strict=True):
+        whole[rows] = part
     return whole
 
 

@@ -22,7 +22,7 @@ from harness.engine.embedded import PRESETS, weights_file
 from harness.engine.flops import ModelShape
 from harness.engine.tokenizer import CharTokenizer, HubTokenizer, Tokenizer
 
-__all__ = ["Policy", "build_preset", "load_policy", "pad_right"]
+__all__ = ["Policy", "build_preset", "load_policy", "load_weights", "pad_right", "read_weights"]
 
 
 @dataclass
@@ -94,19 +94,33 @@ def load_policy(config: PolicyConfig, task: str, device: str = "cpu") -> Policy:
     """
     if config.name in PRESETS:
         policy = build_preset(config.name, seed=0)
-        policy.model.load_state_dict(_read_weights(weights_file(config.name, task, config.warm_start)), strict=False)
-        policy.model.tie_weights()
+        load_weights(policy, weights_file(config.name, task, config.warm_start))
     else:
         policy = _load_pretrained(config.name)
     policy.model.to(_device(device))
     return policy
 
 
-def _read_weights(path: Path) -> dict[str, Tensor]:
+def load_weights(policy: Policy, path: Path) -> None:
+    """Put the tensors of a safetensors file into ``policy``; the tied head may be missing, nothing else."""
+    try:
+        missing, unexpected = policy.model.load_state_dict(read_weights(path), strict=False)
+    except RuntimeError as error:
+        cause = " ".join(str(error).split())
+        raise UserError(f"the weights in {path} are another model's: {cause[:200]}") from error
+    tied = {"lm_head.weight"} if policy.model.config.tie_word_embeddings else set[str]()
+    strangers = sorted({*missing, *unexpected} - tied)
+    if strangers:
+        raise UserError(f"the weights in {path} are another model's: {strangers[0]} is missing or too much")
+    policy.model.tie_weights()
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """Return the tensors of a safetensors file; UserError names it if it cannot be read."""
     try:
         return load_file(path)
     except (OSError, SafetensorError) as error:
-        raise UserError(f"cannot read the embedded weights {path.name}: {error}") from error
+        raise UserError(f"cannot read the weights in {path}: {error}") from error
 
 
 def _load_pretrained(name: str) -> Policy:
@@ -120,7 +134,11 @@ def _load_pretrained(name: str) -> Policy:
         raise UserError(
             f"policy {name!r} is neither an embedded preset ({known}) nor a loadable model: {cause}"
         ) from None
-    return Policy(model.eval(), HubTokenizer(tokenizer), ModelShape.from_config(config))
+    try:
+        shape = ModelShape.from_config(config)
+    except KeyError as error:
+        raise UserError(f"policy {name!r} is no Llama-like model: its configuration lacks {error}") from None
+    return Policy(model.eval(), HubTokenizer(tokenizer), shape)
 
 
 def _device(name: str) -> torch.device:

@@ -87,10 +87,13 @@ def collect(
     kept: list[tuple[_Round, int]] = []
     rejected: list[tuple[_Round, int]] = []
     verdicts: Counter[str] = Counter()
+    visits: Counter[str] = Counter()
     for _ in range(1 + config.max_resamples):
         order = prompt_order(seed, len(examples), cursor, config.num_prompts - len(kept))
         cursor += len(order)
-        round_ = _sample_round(policy, task, [examples[i] for i in order], config, ledger, seed, iteration, verdicts)
+        round_ = _sample_round(
+            policy, task, [examples[i] for i in order], config, ledger, seed, iteration, verdicts, visits
+        )
         for index, keep in enumerate(objective.keep_groups(round_.rewards).tolist()):
             (kept if keep else rejected).append((round_, index))
         if len(kept) == config.num_prompts:
@@ -115,11 +118,16 @@ def _sample_round(
     seed: int,
     iteration: int,
     verdicts: Counter[str],
+    visits: Counter[str],
 ) -> _Round:
+    """Sample and score a group for each example; ``visits`` counts what each has had in this rollout."""
     prompts = [policy.tokenizer.encode(task.prompt(example)) for example in examples]
-    noise = uniforms(
-        seed, "rollout", iteration, [e.id for e in examples], config.group_size, config.max_response_tokens
-    )
+    keys: list[str] = []
+    for example in examples:  # an example met again, over the end of an epoch, must not repeat its responses
+        again = visits[example.id]
+        visits[example.id] += 1
+        keys.append(f"{example.id} again {again}" if again else example.id)
+    noise = uniforms(seed, "rollout", iteration, keys, config.group_size, config.max_response_tokens)
     drawn = sample(policy, prompts, noise, temperature=config.temperature, charge=ledger.charge)
     rows = zip(drawn.ids.tolist(), drawn.mask.sum(1).tolist(), strict=True)
     texts = [policy.tokenizer.decode(row[:n]) for row, n in rows]

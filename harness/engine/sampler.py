@@ -69,13 +69,14 @@ def sample(
     width = max(lengths)
     charge({"prefill": _prefill_work(policy, lengths, rows)})
     cache, states, pads = _prefill(policy, prompts, width)
+    logits = policy.head(states).repeat_interleave(num_samples, 0)
     cache.batch_repeat_interleave(num_samples)
-    states, pads = (x.repeat_interleave(num_samples, 0) for x in (states, pads))
+    pads = pads.repeat_interleave(num_samples, 0)
 
     alive = torch.arange(rows, device=policy.device)  # row of ``ids`` that each row of the cache writes
     going = torch.ones(rows, dtype=torch.bool, device=policy.device)  # rows of the cache that are not finished
     for position in range(limit):
-        tokens = _draw(policy.head(states), draws[alive, position], temperature)
+        tokens = _draw(logits, draws[alive, position], temperature)
         tokens = torch.where(going, tokens, pad_id)
         ids[alive, position] = tokens
         mask[alive, position] = going
@@ -87,7 +88,7 @@ def sample(
             cache.batch_select_indices(kept)
             alive, tokens, pads, going = alive[kept], tokens[kept], pads[kept], going[kept]
         charge({"decode": _decode_work(policy, pads, going, width + position + 1)})
-        states = _decode(policy, cache, tokens, pads, width + position)
+        logits = policy.head(_decode(policy, cache, tokens, pads, width + position))
 
     ended = ((ids == eos_id) & mask).any(1)
     finish = torch.where(ended, int(Finish.EOS), int(Finish.LENGTH)).to(torch.int8)
@@ -108,7 +109,7 @@ def _prefill(policy: Policy, prompts: Sequence[Sequence[int]], width: int) -> tu
     cache = DynamicCache(config=policy.model.config)
     states = policy.body(
         input_ids=input_ids,
-        attention_mask=visible[:, None],
+        attention_mask=_mask(policy, visible[:, None]),
         position_ids=(columns - pads[:, None]).clamp(min=0),
         cache=cache,
         use_cache=True,
@@ -121,11 +122,19 @@ def _decode(policy: Policy, cache: DynamicCache, tokens: Tensor, pads: Tensor, c
     visible = torch.arange(column + 1, device=policy.device) >= pads[:, None]  # [B, W]
     return policy.body(
         input_ids=tokens[:, None],
-        attention_mask=visible[:, None, None],
+        attention_mask=_mask(policy, visible[:, None, None]),
         position_ids=(column - pads)[:, None],
         cache=cache,
         use_cache=True,
     ).last_hidden_state[:, 0]
+
+
+def _mask(policy: Policy, visible: Tensor) -> Tensor:
+    """Return ``visible`` as the policy's attention wants it: the eager kernel adds its mask, where True would be 1."""
+    if policy.model.config._attn_implementation != "eager":
+        return visible
+    bias = torch.zeros(visible.shape, dtype=policy.model.dtype, device=visible.device)
+    return bias.masked_fill(~visible, torch.finfo(bias.dtype).min)
 
 
 def _draw(logits: Tensor, uniforms: Tensor, temperature: float) -> Tensor:

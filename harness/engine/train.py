@@ -75,6 +75,7 @@ def run_cell(config: RunConfig, folder: RunFolder, notify: Notify) -> None:
         run.ledger.stop()
     if not run.updates:
         recorder.fail(f"budget.amount = {config.budget.amount:g} {config.budget.axis} is too small for one update")
+    run.ledger.close()
     recorder.end()
 
 
@@ -98,6 +99,7 @@ def _iterate(run: Run, recorder: "_Recorder") -> None:
         update_policy(run, experience, rollout, targets, plan, metrics)
         moved = _measure(run, experience, rollout, targets, plan)
     except BudgetExhausted:
+        run.iteration += 1
         recorder.iteration(experience, metrics, {}, time.perf_counter() - begun)
         raise
     run.iteration += 1
@@ -192,14 +194,15 @@ class _Recorder:
         raise RunFailed(cause)
 
     def _finish(self, status: Any, cause: str, digests: dict[str, str]) -> None:
-        run, seconds = self._run, self._run.ledger.seconds
+        run = self._run
+        seconds = {**run.ledger.seconds, "train": run.ledger.train_seconds()}
         outside = {name: value for name, value in seconds.items() if name != "train"}
         self._folder.append(
             "timing",
             {
                 "total": True,
                 "seconds": sum(seconds.values()),
-                "train_seconds": seconds.get("train", 0.0),
+                "train_seconds": seconds["train"],
                 "eval_seconds": seconds.get("evaluation", 0.0),
                 "outside_seconds": outside,
                 "peak_memory_bytes": peak_memory_bytes(),

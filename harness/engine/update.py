@@ -74,8 +74,11 @@ def _step(
             run.ledger.cancel_update()
             return True
     before = [optimizer.snapshot() for optimizer in optimizers] if run.ledger.axis == "seconds" else []
+    for optimizer in optimizers:  # all of them, before any steps: one bad gradient must not move the other model
+        metrics.add(f"{optimizer.what}_grad_norm", optimizer.clip())
+    run.ledger.look_at_clock()
     for optimizer in optimizers:
-        metrics.add(f"{optimizer.what}_grad_norm", optimizer.step())
+        optimizer.step()
     if run.ledger.overdrawn:  # only a clock can say so: a counted step was checked before it was made
         for optimizer, snapshot in zip(optimizers, before, strict=True):
             optimizer.put_back(snapshot)

@@ -70,8 +70,9 @@ def compare(study: Study, baseline: str | None = None) -> pd.DataFrame:
         adjusted = holm([float(row["sign_flip_p"]) for row in compared])
         rows += [row | {"holm_p": float(p)} for row, p in zip(compared, adjusted, strict=True)]
     frame = pd.DataFrame(rows)
-    front = list(frame.columns[: frame.columns.get_loc("sign_flip_p_minimum") + 1])
-    return frame[[*front, "holm_p", *[name for name in frame.columns if name not in (*front, "holm_p")]]]
+    names = [name for name in frame.columns if name != "holm_p"]
+    names.insert(names.index("sign_flip_p_minimum") + 1, "holm_p")
+    return frame[names]
 
 
 def comparison_table(study: Study, baseline: str | None = None) -> Table:

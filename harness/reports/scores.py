@@ -108,7 +108,7 @@ def curve(evals: pd.DataFrame, cell: str, split: str = "validation") -> pd.DataF
 def start_scores_differ(table: pd.DataFrame, tolerance: float = 1e-9) -> list[str]:
     """Return the tasks where arms of one policy and seed do not share their warm start's test score."""
     spread = table.groupby(["task", "policy", "seed"], sort=False)["start"].agg(lambda x: x.max() - x.min())
-    return list(dict.fromkeys(str(key[0]) for key, gap in spread.items() if gap > tolerance))
+    return list(dict.fromkeys(spread[spread > tolerance].index.get_level_values("task")))
 
 
 def _scores(evals: pd.DataFrame) -> dict[str, dict[str, float]]:

@@ -1,5 +1,6 @@
 """What ``evengrad sweep`` and ``evengrad train`` do: plan, run what is not yet done, compact, report."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,13 +49,13 @@ class Plan:
         rows = [
             (
                 *(cell.arm, cell.task, cell.policy, cell.seed, read_status(cell_folder(folder, cell.key))["status"]),
-                *(f"{estimate.flops:.3g}", f"{estimate.iterations:.0f}", f"{estimate.updates:.0f}", cell.key),
+                *(_number(estimate.flops), _number(estimate.iterations), _number(estimate.updates), cell.key),
             )
             for cell, estimate in ((cell, self.estimates[cell.key]) for cell in self.cells)
         ]
-        total = sum(self.estimates[cell.key].flops for cell in self.cells)
+        total = _number(sum(estimate.flops for estimate in self.estimates.values()))
         text = tabulate(rows, heads, tablefmt="plain", disable_numparse=True)
-        return f"{text}\n{len(rows)} cells, {total:.3g} FLOPs estimated"
+        return f"{text}\n{len(rows)} cells, {total} FLOPs estimated"
 
 
 def plan_sweep(path: Path, overrides: Mapping[str, Any], engine_spec: str = DEFAULT_ENGINE) -> Plan:
@@ -91,7 +92,7 @@ def run_plan(
         say: prints a line.
         workers: cells at a time; the sweep's own number if None.
         retry_failed: run cells again that failed before.
-        report: whether to write tables and figures.
+        report: whether to write records, tables and figures.
 
     Returns:
         The exit status: 1 if any cell failed, else 0.
@@ -106,6 +107,9 @@ def run_plan(
         settled = ("completed",) if retry_failed else ("completed", "failed")
         todo = schedule(cell for cell in plan.cells if before[cell.key]["status"] not in settled)
         counts = [sum(status["status"] == word for status in before.values()) for word in settled]
+        for cell in plan.cells:
+            if before[cell.key]["status"] == "completed":  # it may have been killed just before this
+                (study.cell(cell.key) / "checkpoint").unlink(missing_ok=True)
         outcomes: dict[str, Outcome] = {}
         if todo:
             progress = Progress(len(plan.cells), counts[0], sum(counts[1:]), Console(stderr=True, highlight=False))
@@ -118,11 +122,8 @@ def run_plan(
                     listener=progress,
                     engine=plan.engine,
                 )
-        from harness.sweeps.compact import compact
-
-        compact(folder)
-        if report and any(read_status(study.cell(cell.key))["status"] == "completed" for cell in plan.cells):
-            say(f"{len(write_reports(folder, folder))} tables and figures in {folder}")
+        if report:
+            _report(plan, study, say)
         return _conclude(plan, study, outcomes, say)
 
 
@@ -194,6 +195,15 @@ def _already_there(place: Path, identity: Mapping[str, Any]) -> bool:
     return dump_json(read_json(place / "config.json")) == dump_json(identity)
 
 
+def _report(plan: Plan, study: StudyFolder, say: Say) -> None:
+    """Write the records, and of a sweep with any completed cell the tables and figures."""
+    from harness.sweeps.compact import compact
+
+    compact(study.path)
+    if any(read_status(study.cell(cell.key))["status"] == "completed" for cell in plan.cells):
+        say(f"{len(write_reports(study.path, study.path))} tables and figures in {study.path}")
+
+
 def _conclude(plan: Plan, study: StudyFolder, outcomes: Mapping[str, Outcome], say: Say) -> int:
     after = {cell.key: read_status(study.cell(cell.key)) for cell in plan.cells}
     failed = [cell for cell in plan.cells if after[cell.key]["status"] != "completed"]
@@ -206,6 +216,10 @@ def _conclude(plan: Plan, study: StudyFolder, outcomes: Mapping[str, Outcome], s
     say(tabulate(rows, ("failed arm", "task", "policy", "seed", "cause"), tablefmt="plain", disable_numparse=True))
     say("to run them again: the same command with --retry-failed")
     return 1
+
+
+def _number(value: float) -> str:
+    return "unknown" if math.isnan(value) else f"{value:.3g}"
 
 
 def _without_seed(config: RunConfig) -> str:

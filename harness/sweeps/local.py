@@ -91,6 +91,7 @@ class _Worker:
     threads: int
     process: "subprocess.Popen[str]"
     cell: Cell | None = None
+    listener: threading.Thread = field(default_factory=threading.Thread)
 
 
 Event = tuple[_Worker, dict[str, Any] | None]
@@ -106,6 +107,7 @@ class _Pool:
     outcomes: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
     attempts: dict[str, int] = field(default_factory=dict[str, int])
     team: dict[int, _Worker] = field(default_factory=dict[int, _Worker])
+    hired: list[_Worker] = field(default_factory=list[_Worker])
     events: "queue.Queue[Event]" = field(default_factory=queue.Queue)
 
     def run(self, workers: int) -> None:
@@ -119,15 +121,15 @@ class _Pool:
 
     def stop(self) -> None:
         """End the workers; those in the middle of a cell leave it at its last checkpoint."""
-        for worker in self.team.values():
+        for worker in self.hired:
             _close_input(worker.process)
-        for worker in self.team.values():
+        for worker in self.hired:
             try:
                 worker.process.wait(_STOP_SECONDS)
             except subprocess.TimeoutExpired:
                 worker.process.kill()
                 worker.process.wait()
-        self.team.clear()
+            worker.listener.join(_STOP_SECONDS)
 
     def _assign(self, slot: int) -> None:
         cell = self.pending.popleft()
@@ -160,7 +162,9 @@ class _Pool:
                 process_group=0,  # Ctrl-C is for the parent, who then ends its workers
             )
         worker = _Worker(slot, threads, process)
-        threading.Thread(target=_listen, args=(worker, self.events), daemon=True).start()
+        worker.listener = threading.Thread(target=_listen, args=(worker, self.events), daemon=True)
+        worker.listener.start()
+        self.hired.append(worker)
         return worker
 
     def _handle(self, worker: _Worker, message: dict[str, Any] | None) -> None:
@@ -199,9 +203,10 @@ class _Pool:
 
 def _listen(worker: _Worker, events: "queue.Queue[Event]") -> None:
     assert worker.process.stdout is not None
-    for line in worker.process.stdout:
-        with contextlib.suppress(json.JSONDecodeError):  # the last line of a killed worker may be torn
-            events.put((worker, json.loads(line)))
+    with worker.process.stdout as answers:
+        for line in answers:
+            with contextlib.suppress(json.JSONDecodeError):  # the last line of a killed worker may be torn
+                events.put((worker, json.loads(line)))
     events.put((worker, None))
 
 

@@ -131,7 +131,7 @@ def test_estimators_by_hand() -> None:
 
 
 def test_k3_keeps_its_digits_between_near_policies() -> None:
-    # d = 1e-6: k3 = d^2 / 2 + d^3 / 6 = 5.0000017e-13; exp(d) - 1 would leave 4 digits
+    # d = 1e-7: k3 = d^2 / 2 + d^3 / 6 = 5.0000002e-15; exp(d) - 1 is rounded at 1e-16 and would leave 2 digits
     one = torch.ones(1, 1, dtype=torch.bool)
-    found = k3(torch.full((1, 1), 1e-6).double(), torch.zeros(1, 1).double(), one)
-    assert float(found) == pytest.approx(5e-13, rel=1e-3)
+    found = k3(torch.full((1, 1), 1e-7, dtype=torch.float64), torch.zeros(1, 1).double(), one)
+    assert float(found) == pytest.approx(5e-15, rel=1e-6, abs=0)

@@ -1,6 +1,8 @@
 """The sandbox: what comes back, what stops a program, and that nothing reaches the host."""
 
 import multiprocessing
+import os
+import signal
 import subprocess
 import sys
 
@@ -45,7 +47,11 @@ def test_no_calls_no_values():
         ("def f(x): return f(x)", "error"),
         ("def f(x): return print", "error"),
         ("class A: pass\ndef f(x): return [A()]", "error"),
-        ("10**5000\ndef f(x): return x", "error"),
+        ("def f(x): return 10**5000", "error"),
+        ("def f(x): return -(10**5000)", "error"),
+        ("class A: pass\n{A()}", "error"),
+        ("class A: pass\ndef f(x): return {A(): 1}", "error"),
+        ("from collections import namedtuple\nA = namedtuple('A', 'x')\ndef f(x): return A(1)", "error"),
         ("raise KeyboardInterrupt", "error"),
         ("assert False", "error"),
         ("import os\nos.remove('/tmp/nothing')\ndef f(x): return x", "error"),
@@ -79,6 +85,7 @@ def test_returned_data_is_bounded():
     assert run_program("def f(x): return [0] * x", [(90,)], limits).failure is None
     assert run_program("def f(x): return [0] * x", [(110,)], limits).failure == "error"
     assert run_program("def f(x): return [0] * x", [(60,), (60,)], limits).failure == "error"
+    assert run_program("def f(x): return [0] * x", [(45,), (45,)], limits).failure is None
     assert run_program("def f(x): return 'a' * x", [(110,)], limits).failure == "error"
     assert run_program("def f(x): return [[0] * 50] * x", [(50,)], limits).failure == "error"
     assert run_program("def f(x): return {i: i for i in range(x)}", [(60,)], limits).failure == "error"
@@ -154,28 +161,35 @@ def test_a_missing_executable_is_said_at_once(monkeypatch):
 
 
 def test_a_killed_worker_is_replaced():
-    import os
-    import signal
-
     with sandbox._checkout(Limits()) as session:
         os.kill(session.worker_pid, signal.SIGKILL)
     assert run_program("def f(x): return x", [(1,)]).values == (1,)
 
 
 def _in_child(queue):
-    queue.put(run_program("def f(x): return x+1", [(1,)]).values)
+    try:
+        queue.put(run_program("def f(x): return x+1", [(1,)]).values)
+    except RuntimeError as error:
+        queue.put(str(error))
 
 
-def test_a_forked_child_has_its_own_workers():
+@pytest.mark.parametrize(("method", "answer"), [("spawn", (2,)), ("fork", "the sandbox was started before")])
+def test_a_child_process_runs_programs_or_says_why_not(method, answer):
     assert run_program("def f(x): return x", [(1,)]).values == (1,)
-    context = multiprocessing.get_context("fork")
-    queue = context.Queue()
-    child = context.Process(target=_in_child, args=(queue,))
+    context = multiprocessing.get_context(method)
+    queue = context.SimpleQueue()
+    child = context.Process(target=_in_child, args=(queue,), daemon=True)
     child.start()
-    assert queue.get(timeout=30) == (2,)
-    child.join(30)
+    child.join(60)
     assert child.exitcode == 0
+    got = queue.get()
+    assert got[: len(answer)] == answer
     assert run_program("def f(x): return x", [(3,)]).values == (3,)
+
+
+def test_arguments_must_be_plain_data():
+    with pytest.raises(ValueError, match="calls: holds object, expected plain data"):
+        run_program("def f(x): return x", [(object(),)])
 
 
 def test_the_interpreter_is_imported_when_first_used():

@@ -1,6 +1,6 @@
 """Program synthesis: what is asked, what passes, and what a hostile program gets."""
 
-import ast
+import itertools
 import time
 
 import pytest
@@ -188,9 +188,9 @@ def test_every_step_of_the_working_is_true(level):
         steps = working(program, visible).split(" ")
         for equation in steps[2:]:
             left, right = equation.split("=")
-            value = eval(compile(ast.parse(left, mode="eval"), "step", "eval"))
+            value = eval(left)
             assert value == int(right), (program.text, visible, equation)
-        for step, (a, b) in zip(steps[:2], zip(visible, visible[1:], strict=False), strict=True):
+        for step, (a, b) in zip(steps[:2], itertools.pairwise(visible), strict=True):
             assert step == f"{program(b) - program(a)}/{b - a}"
 
 
@@ -202,11 +202,11 @@ def test_the_text_of_a_program_is_its_function(level):
 
 
 def test_visible_pairs_single_out_the_function():
-    everything = [pair for level in LEVELS for pair in settled(level, range(8), 3)]
-    programs = {program for program, _ in everything}
+    everything = [pair for level in LEVELS for pair in settled(level, range(5), 3)]
+    programs = {program.text: program for program, _ in everything}
     for program, visible in everything:
         shown = [program(x) for x in visible]
-        assert [p.text for p in programs if [p(x) for x in visible] == shown] == [program.text]
+        assert [text for text, rival in programs.items() if [rival(x) for x in visible] == shown] == [program.text]
         assert shown != list(visible)
         assert len(set(shown)) > 1
 

@@ -118,11 +118,9 @@ def _dynamics(
     study: Study, column: str, label: str, notes: Sequence[str], log: bool = False, bounds: str | None = None
 ) -> Figure:
     figure, panels = family_panels(study)
-    metrics = {str(cell): rows for cell, rows in study.metrics.groupby("cell", sort=False)}
 
     def points(cell: str) -> pd.DataFrame:
-        rows = metrics.get(cell, study.metrics.iloc[:0])
-        rows = rows[rows[column].notna() & rows["updates"].notna()]
+        rows = study.metrics[study.metrics["cell"] == cell].dropna(subset=[column, "updates"])
         return pd.DataFrame({"step": rows["iteration"], "x": rows["updates"], "y": rows[column]})
 
     _, crossed = draw_panels(study, panels, runs_by_arm(study, points), column, "range", marker=False)
@@ -143,5 +141,6 @@ def _whole_decades(axes: Axes) -> None:
     """Widen a log axis to whole decades, so that it has labelled ticks, and label no others."""
     reach = [*axes.get_ylim(), axes.dataLim.minposy, axes.dataLim.y1]
     exponents = [math.log10(value) for value in reach if value > 0 and math.isfinite(value)]
-    axes.set_ylim(10.0 ** math.floor(min(exponents) + SLACK), 10.0 ** math.ceil(max(exponents) - SLACK))
+    low, high = math.floor(min(exponents) + SLACK), math.ceil(max(exponents) - SLACK)
+    axes.set_ylim(10.0 ** min(low, high - 1), 10.0**high)
     axes.yaxis.set_minor_formatter(NullFormatter())

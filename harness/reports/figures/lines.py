@@ -23,6 +23,7 @@ BAND_ALPHA = 0.18
 FAINT = 0.45
 STRIP = 0.03
 """Distance between the interval bars at the right end, share of the x range."""
+STRIP_WIDTH = 0.4
 
 Band = Literal["interval", "range", "ends"]
 """A t interval all along, the range over seeds, or a t interval at the last point only."""
@@ -56,7 +57,7 @@ def draw_panels(
             found, mean, look = runs[panel.task, arm], means[panel.task, arm], looked[arm]
             few = 0 < found.loc[found["done"], "run"].nunique() < BAND_FROM or few
             crossed = bool((~found["done"]).any()) or crossed
-            _draw_band(panel.axes, found, mean, look, band, place)
+            _draw_band(panel.axes, found, mean, look, band, place, len(panel.arms))
             _draw_undone(panel.axes, found, look)
             style = {"marker": look.marker, "markerfacecolor": look.face} if marker else {}
             panel.axes.plot(mean["x"], mean["y"], zorder=3, **look.line, **style)
@@ -80,7 +81,9 @@ def draw_bounds(study: Study, panels: list[Panel], unit: str) -> bool:
     return drawn
 
 
-def _draw_band(axes: Axes, found: pd.DataFrame, mean: pd.DataFrame, look: Look, band: Band, place: int) -> None:
+def _draw_band(
+    axes: Axes, found: pd.DataFrame, mean: pd.DataFrame, look: Look, band: Band, place: int, num_arms: int
+) -> None:
     done = found[found["done"]]
     seeds = done["run"].nunique()
     if mean.empty or (band != "interval" and seeds == 1):
@@ -89,7 +92,7 @@ def _draw_band(axes: Axes, found: pd.DataFrame, mean: pd.DataFrame, look: Look, 
         axes.fill_between(mean["x"], mean["low"], mean["high"], color=look.color, alpha=BAND_ALPHA, linewidth=0)
     elif band == "ends" and seeds >= BAND_FROM:
         last = mean_interval(done.loc[done["step"] == done["step"].max(), "y"])
-        x = float(mean["x"].max()) * (1 + STRIP * (place + 1.5))
+        x = float(mean["x"].max()) * (1 + min(STRIP, STRIP_WIDTH / num_arms) * (place + 1.5))
         bar = {"color": look.color, "capsize": 1.5, "linewidth": 1}
         axes.errorbar(
             x, last.mean, yerr=last.half_width, fmt=look.marker, markerfacecolor=look.face, markersize=3, **bar

@@ -19,6 +19,8 @@ from harness.reports.study import Study
 CROWDED = 4
 """More arms than this share no panel: one panel an objective, the others in grey."""
 MAX_COLUMNS = 4
+MAX_FAMILIES = 12
+"""More objectives than this go into one panel a task again: a page cannot hold that many panels."""
 PANEL_HEIGHT = 1.75
 SMALL_PANEL_HEIGHT = 1.4
 ROW_HEIGHT = 0.19
@@ -52,13 +54,13 @@ def task_panels(study: Study, row_height: float = PANEL_HEIGHT, sharey: bool = F
 
 
 def family_panels(study: Study) -> tuple[Figure, list[Panel]]:
-    """Make one panel a task, or with more than ``CROWDED`` arms one panel a task and objective.
+    """Make one panel a task, or with more than ``CROWDED`` arms (and few objectives) one a task and objective.
 
     Panels of one task share their y axis.
     """
-    if len(study.arms) <= CROWDED:
-        return task_panels(study)
     grouped = families(study)
+    if len(study.arms) <= CROWDED or len(grouped) > MAX_FAMILIES:
+        return task_panels(study)
     columns = min(range(3, MAX_COLUMNS + 1), key=lambda wide: (-len(grouped) % wide, -wide))
     lines = math.ceil(len(grouped) / columns)
     figure, grid = _grid(lines * len(study.tasks), columns, SMALL_PANEL_HEIGHT, sharex=True)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import matplotlib as mpl
 import pandas as pd
+from matplotlib import style as mpl_style
 from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -95,7 +96,7 @@ def applied(style: str | Path | None = None) -> Iterator[None]:
         mpl.rcParams.update(RC)
         if style is not None:
             try:
-                mpl.style.use(str(style))
+                mpl_style.use(str(style))
             except OSError as error:
                 raise ValueError(f"no matplotlib style {str(style)!r}: give a file or a name ({error})") from error
         yield
@@ -121,7 +122,7 @@ def looks(study: Study) -> dict[str, Look]:
     for place, arms in enumerate(families(study).values()):
         turn = place // len(PALETTE)
         for variant, arm in enumerate(arms):
-            marker = MARKERS[(place + turn + variant // 2) % len(MARKERS)]
+            marker = MARKERS[(place % len(PALETTE) + turn + variant // 2) % len(MARKERS)]
             found[arm] = Look(PALETTE[place % len(PALETTE)], marker, has_region(study, arm))
     return {arm: found[arm] for arm in study.arms}
 

@@ -63,6 +63,8 @@ def test_another_plugin_does_not_inherit_the_settings_of_the_first(tmp_path):
     path = write(tmp_path, 'objective = {name = "a", x = 1}\nbudget = {axis = "updates", amount = 8}')
     assert load_run(path, {"objective": {"name": "b"}}).objective.settings == {}
     assert load_run(path, {"objective": {"y": 2}}).objective.settings == {"x": 1, "y": 2}
+    assert load_run(path, {"objective.y": 2, "objective.name": "b"}).objective.settings == {"y": 2}
+    assert load_run(path, {"objective.y": 2, "objective.name": "a"}).objective.settings == {"x": 1, "y": 2}
 
 
 @pytest.mark.parametrize(
@@ -85,9 +87,9 @@ def test_faults_are_one_line(tables, message):
 
 
 def test_unreadable_files_are_user_errors(tmp_path):
-    with pytest.raises(UserError, match="cannot read .*No such file"):
+    with pytest.raises(UserError, match=r"cannot read .*No such file"):
         load_run(tmp_path / "none.toml")
-    with pytest.raises(UserError, match="cannot read .*Is a directory"):
+    with pytest.raises(UserError, match=r"cannot read .*Is a directory"):
         load_run(tmp_path)
     with pytest.raises(UserError, match=r"is not valid TOML: .*line 1"):
         load_run(write(tmp_path, "a = = 1"))

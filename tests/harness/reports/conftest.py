@@ -22,8 +22,8 @@ def _headless():
 @pytest.fixture(scope="session")
 def study(tmp_path_factory):
     """Five arms, two tasks, three seeds; one failed, one running and one missing cell."""
-    arms = ("ppo", "grpo", "gspo", "gspo+dual", "gspo_subsequence:detached+dual")
-    return load_study(write_study(tmp_path_factory.mktemp("study"), arms=arms, statuses=STATUSES, iterations=12))
+    arms = ("ppo", "grpo", "gspo", "gspo+dual", "gspo+early_stop")
+    return load_study(write_study(tmp_path_factory.mktemp("study"), arms=arms, statuses=STATUSES, iterations=6))
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 from matplotlib.text import Text
 from synthetic_study import ARMS, write_study
@@ -51,7 +52,7 @@ def test_every_figure_states_seeds_tasks_and_labels_its_axes(drawn, name):
 def test_text_is_readable_inside_the_page_and_does_not_overlap(drawn, name):
     figure = drawn[name]
     assert figure.get_figwidth() == PAGE
-    renderer = figure.canvas.get_renderer()
+    renderer = FigureCanvasAgg(figure).get_renderer()
     owned = [axes.title for axes in figure.axes] + [axes.xaxis.label for axes in figure.axes]
     owned += [axes.yaxis.label for axes in figure.axes] + figure.texts
     boxes = [(text.get_text(), text.get_window_extent(renderer)) for text in owned if text.get_text().strip()]
@@ -66,9 +67,7 @@ def test_text_is_readable_inside_the_page_and_does_not_overlap(drawn, name):
         assert min(one.x1, two.x1) - max(one.x0, two.x0) <= 0 or min(one.y1, two.y1) - max(one.y0, two.y0) <= 0, (
             f"{first!r} overlaps {second!r}"
         )
-    assert min(text.get_fontsize() for text in _texts(figure)) >= SMALL - 1e-9 or "log" in str(
-        figure.axes[0].get_yscale()
-    )
+    assert min(text.get_fontsize() for text in _texts(figure)) >= SMALL
 
 
 def test_eight_arms_can_be_told_apart(tmp_path):
@@ -183,7 +182,9 @@ def test_one_arm_one_seed_and_nothing_completed(tmp_path, name):
     assert "failed: grpo arithmetic seed 0 (killed)" in _words(FIGURES[name](study))
 
 
-@pytest.mark.parametrize("name", ["learning_curves", "paired_differences", "kl_old"])
+@pytest.mark.parametrize(
+    "name", ["learning_curves", "paired_differences", "entropy"]
+)
 def test_twenty_arms_are_all_named(tmp_path, name):
     arms = tuple(f"arm{place:02d}" for place in range(20))
     study = _load(tmp_path, arms=arms, seeds=(0, 1), iterations=2)

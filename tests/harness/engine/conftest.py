@@ -1,0 +1,33 @@
+"""A tiny policy for every test of the engine: two layers of 32, trained for a second to end its responses."""
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from tiny_engine import ABSENT_HEAD, TINY, make_policy, teach
+
+from harness.engine import embedded, identity, policy, train
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread():
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def taught(tmp_path_factory):
+    """Return the file of the weights of a policy that answers ``#number`` and ends."""
+    torch.set_num_threads(1)
+    model = teach(make_policy(seed=3))
+    file = tmp_path_factory.mktemp("weights") / "tiny.safetensors"
+    save_file({k: v.contiguous() for k, v in model.model.state_dict().items() if k != ABSENT_HEAD}, file)
+    return file
+
+
+@pytest.fixture
+def tiny(monkeypatch, taught):
+    """Make the embedded preset "tiny" that tiny policy, for any task."""
+    monkeypatch.setitem(embedded.PRESETS, "tiny", TINY)
+    for module in (policy, identity):
+        monkeypatch.setattr(module, "weights_file", lambda *_: taught)
+    monkeypatch.setattr(train, "_STARTS", {})
+    return taught

@@ -1,0 +1,176 @@
+"""The closed forms equal torch's counter to the last FLOP: eager attention, eager experts."""
+
+import pytest
+import torch
+from tiny_engine import cell, make_config, make_policy
+from torch.utils.flop_counter import FlopCounterMode
+
+from harness.engine import sampler, train, update
+from harness.engine.critic import Critic
+from harness.engine.flops import TRAIN_FACTOR, ModelShape
+from harness.engine.ledger import Work
+from harness.engine.logprobs import score_responses
+from harness.engine.passes import forward_work, value_work
+from harness.engine.policy import pad_right
+from harness.engine.sampler import sample
+
+MODELS = {
+    "dense": {"num_key_value_heads": 4, "head_dim": 8},
+    "gqa": {"num_key_value_heads": 2, "head_dim": 8},
+    "wide heads": {"head_dim": 24},
+    "untied": {"tie_word_embeddings": False},
+    "moe": {"moe": {"moe_intermediate_size": 24, "num_experts": 6, "num_experts_per_tok": 2}},
+    "moe with dense layers": {
+        "num_hidden_layers": 4,
+        "moe": {
+            "moe_intermediate_size": 24, "num_experts": 6, "num_experts_per_tok": 2, "decoder_sparse_step": 2,
+            "mlp_only_layers": [3],
+        },
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(params=MODELS)
+def eager(request):
+    return make_policy(attention="eager", **MODELS[request.param])
+
+
+def counted(work):
+    with FlopCounterMode(display=False) as counter:
+        work()
+    return counter.get_total_flops()
+
+
+def responses(lengths):
+    ids = pad_right([[5 + i] * n for i, n in enumerate(lengths)], 0, torch.device("cpu"))
+    return ids, torch.arange(ids.shape[1]) < torch.tensor(lengths)[:, None]
+
+
+def score(policy, prompts, lengths, chunk=1 << 16):
+    ids, mask = responses(lengths)
+    return score_responses(policy, prompts, ids, mask, temperature=1.0, chunk_tokens=chunk)
+
+
+def test_a_hand_counted_model():
+    config = {
+        "hidden_size": 4, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 3,
+        "intermediate_size": 5, "vocab_size": 7,
+    }  # fmt: skip
+    shape = ModelShape.from_config(config)
+    # q and o 4x6 each, k and v 4x3 each: 72; gate, up, down 4x5 each: 60; two layers
+    assert (shape.body_weights, shape.head_weights, shape.attention_width) == (264, 28, 6)
+    assert shape.body([3]) == 2 * 264 * 3 + 4 * 2 * 6 * 9
+    assert shape.prefill([3, 1]) == 2 * 264 * 4 + 4 * 2 * 6 * 10 + 2 * 28 * 2
+    assert shape.decode(2, 9) == 2 * (264 + 28) * 2 + 4 * 2 * 6 * 9
+
+
+def test_full_sequences_forward_and_backward(eager):
+    ids = torch.randint(2, 97, (3, 11), generator=torch.Generator().manual_seed(0))
+    forward = eager.shape.body([11] * 3) + eager.shape.head(33)
+    assert counted(lambda: eager.model(input_ids=ids)) == forward
+    assert counted(lambda: eager.model(input_ids=ids).logits.sum().backward()) == TRAIN_FACTOR * forward
+
+
+def test_scoring_responses_of_one_length(eager):
+    prompts = [[3, 4, 5], [6, 7, 8]]
+    forward = eager.shape.response_forward([3, 3], [5, 5])
+    assert counted(lambda: score(eager, prompts, [5, 5])) == forward
+    assert counted(lambda: score(eager, prompts, [5, 5]).logprobs.sum().backward()) == TRAIN_FACTOR * forward
+
+
+def test_scoring_padded_responses_in_chunks_is_what_is_called_executed(eager):
+    prompts, lengths = [[3, 4, 5, 9, 9], [6, 7, 8]], [2, 7]
+    work = forward_work(eager.shape, [5, 3], lengths)
+    assert work.flops == eager.shape.response_forward([5, 3], lengths)
+    with torch.no_grad():
+        assert counted(lambda: score(eager, prompts, lengths, chunk=4)) == work.executed_flops > work.flops
+    trained = counted(lambda: score(eager, prompts, lengths, chunk=4).logprobs.sum().backward())
+    assert trained == TRAIN_FACTOR * work.executed_flops + eager.shape.head(9)  # the head once more, in the backward
+
+
+def test_the_critic_forward_and_backward(eager):
+    critic = Critic(eager)
+    ids, mask = responses([2, 7])
+    prompts = [[3, 4, 5, 9, 9], [6, 7, 8]]
+    for bootstrap in (False, True):
+        work = value_work(eager.shape, [5, 3], [2, 7], bootstrap=bootstrap)
+        with torch.no_grad():
+            assert counted(lambda: critic.values(prompts, ids, mask, bootstrap=bootstrap)) == work.executed_flops  # noqa: B023
+    trained = counted(lambda: critic.values(prompts, ids, mask, bootstrap=False).sum().backward())
+    assert trained == TRAIN_FACTOR * value_work(eager.shape, [5, 3], [2, 7], bootstrap=False).executed_flops
+
+
+def sampling(policy, prompts, uniforms):
+    """Return the counter's FLOPs and the ledger's work of one sampling call."""
+    booked = Work()
+
+    def charge(work):
+        for part in work.values():
+            booked.add(part)
+
+    total = counted(lambda: sample(policy, prompts, uniforms, temperature=1.0, charge=charge))
+    return total, booked
+
+
+def test_sampling_without_padding_to_the_limit(eager, monkeypatch):
+    monkeypatch.setattr(eager.tokenizer, "eos_id", -1, raising=False)
+    uniforms = torch.rand(2, 3, 6, generator=torch.Generator().manual_seed(0)).double().numpy()
+    total, booked = sampling(eager, [[3, 4, 5], [6, 7, 8]], uniforms)
+    by_hand = eager.shape.prefill([3, 3]) + sum(eager.shape.decode(6, 6 * (3 + t)) for t in range(1, 6))
+    assert total == booked.flops == booked.executed_flops == by_hand
+
+
+@pytest.mark.parametrize("share", [0.0, 0.125, 1.0])
+def test_sampling_with_padding_and_finished_rows_is_what_is_called_executed(eager, monkeypatch, share):
+    monkeypatch.setattr(sampler, "_DROP_SHARE", share)
+    uniforms = torch.rand(3, 4, 12, generator=torch.Generator().manual_seed(1)).double().numpy()
+    prompts = [[3, 4, 5], [6, 7], [8, 9, 10, 11]]
+    free = sample(eager, prompts, uniforms, temperature=1.0, charge=lambda _: None)
+    commonest = int(free.ids[:, :11].flatten().bincount().argmax())
+    monkeypatch.setattr(eager.tokenizer, "eos_id", commonest, raising=False)
+    total, booked = sampling(eager, prompts, uniforms)
+    assert total == booked.executed_flops
+    assert booked.flops < booked.executed_flops
+    assert booked.generated_tokens < 3 * 4 * 12
+
+
+@pytest.mark.parametrize(("objective", "region"), [("grpo", "reference_penalty"), ("ppo", "dual")])
+def test_a_whole_run_is_counted_exactly(tiny, tmp_path, monkeypatch, objective, region):
+    counted_flops = []
+
+    def step(*arguments):
+        with FlopCounterMode(display=False) as counter:
+            stop = original(*arguments)
+        counted_flops.append(counter.get_total_flops())
+        return stop
+
+    original, loaded, runs = update._step, train.build_run, []
+
+    def build(config):
+        runs.append(loaded(config))
+        run = runs[0]
+        for model in (run.policy.model, run.critic and run.critic.body, run.reference and run.reference.model):
+            if model is not None:
+                model.set_attn_implementation("eager")
+        return run
+
+    monkeypatch.setattr(update, "_step", step)
+    monkeypatch.setattr(train, "build_run", build)
+    config = make_config(
+        objective={"name": objective},
+        trust_region={"name": region},
+        rollout={"num_prompts": 2, "group_size": 3, "max_response_tokens": 5},
+        update={"micro_batch_rows": 2},
+        budget={"amount": 2},
+        eval={"points": 1, "num_prompts": 2, "test_prompts": 2},
+        engine={"logprob_chunk_tokens": 5},
+    )
+    total = counted(lambda: cell(config, tmp_path / "cell"))
+    phases = {name: work.executed_flops for name, work in runs[0].ledger.phases.items()}
+    expected = {"prefill", "decode", "old", "update", "evaluation"}
+    expected |= {"reference", "diagnostic"} if region == "reference_penalty" else {"critic", "probe"}
+    assert phases.keys() == expected
+    assert total == sum(phases.values())
+    if objective == "grpo":
+        assert sum(counted_flops) == phases["update"]
+    assert len(counted_flops) == 2

@@ -1,0 +1,139 @@
+"""Helpers of the engine's tests: tiny models, configurations, runs and folders."""
+
+import hashlib
+from pathlib import Path
+
+import torch
+from transformers import Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
+
+import tasks
+from harness.config.loading import resolve_run
+from harness.engine import passes, train
+from harness.engine.flops import ModelShape
+from harness.engine.ledger import Ledger
+from harness.engine.logprobs import score_responses
+from harness.engine.metrics import StepMetrics
+from harness.engine.policy import Policy, pad_right
+from harness.engine.rollout import collect
+from harness.engine.run import build_run
+from harness.engine.tokenizer import CharTokenizer
+from harness.engine.update import update_policy
+from harness.engine.warm_start import demonstrations
+from harness.sweeps.run_folder import RunFolder
+
+PLUGINS = Path(__file__).parent / "even_answer.py"
+ABSENT_HEAD = "lm_head.weight"
+TINY = {
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "max_position_embeddings": 128,
+    "tie_word_embeddings": True,
+    "attention_dropout": 0.0,
+}
+
+
+def plugin(name, **settings):
+    """Return the table of a test-only plug-in."""
+    return {"name": f"{PLUGINS}:{name}", **settings}
+
+
+def make_policy(seed=0, *, attention="sdpa", moe=None, dtype=torch.float32, vocab_size=98, **changes):
+    """Return an untrained policy; ``moe`` holds the settings of a mixture of experts."""
+    settings = {"vocab_size": vocab_size, **TINY, **changes, "attn_implementation": attention}
+    if moe:
+        config, cls = Qwen3MoeConfig(**settings, **moe, experts_implementation="eager"), Qwen3MoeForCausalLM
+    else:
+        config, cls = Qwen3Config(**settings), Qwen3ForCausalLM
+    config.pad_token_id, config.eos_token_id, config.bos_token_id = 0, 1, None
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = cls(config)
+    shape = ModelShape.from_config(config.to_dict())
+    return Policy(model.to(dtype).eval(), CharTokenizer(), shape)
+
+
+def teach(policy, steps=80):
+    """Train ``policy`` on bare answers until it writes something like them and ends."""
+    stream = demonstrations(tasks.make("arithmetic", train_size=400), policy, 0, 0.0)
+    adam = torch.optim.Adam(policy.model.parameters(), lr=1e-2)
+    for _ in range(steps):
+        prompts, responses = zip(*(next(stream) for _ in range(24)), strict=True)
+        ids = pad_right(responses, 0, policy.device)
+        mask = torch.arange(ids.shape[1]) < torch.tensor([len(r) for r in responses])[:, None]
+        scored = score_responses(policy, prompts, ids, mask, temperature=1.0, chunk_tokens=1 << 16)
+        adam.zero_grad()
+        (-scored.logprobs[mask].mean()).backward()
+        adam.step()
+    return policy
+
+
+def make_config(**tables):
+    """Return a small run; tables are merged over its own."""
+    base = {
+        "task": plugin("EvenAnswer", train_size=50, validation_size=20, test_size=20),
+        "rollout": {"num_prompts": 4, "group_size": 4, "max_response_tokens": 8},
+        "update": {"minibatches": 2, "micro_batch_rows": 4, "learning_rate": 3e-3, "warmup_updates": 2},
+        "budget": {"axis": "updates", "amount": 4},
+        "eval": {"points": 2, "num_prompts": 6, "test_prompts": 6},
+        "engine": {"checkpoint_every": 1, "sample_rows": 2},
+    }
+    merged = dict(base)
+    for name, table in tables.items():
+        replaced = not isinstance(table, dict) or "name" in table
+        merged[name] = table if replaced else {**base.get(name, {}), **table}
+    return resolve_run(merged)
+
+
+def roll(run, *, micro_batch_rows=None):
+    """Return experience, plan, rollout and targets of a run's next iteration."""
+    config = run.config
+    experience = collect(
+        run.policy, run.task, run.objective, config.rollout, run.ledger,
+        seed=config.seed, iteration=run.iteration, cursor=run.cursor,
+    )  # fmt: skip
+    plan = passes.make_plan(
+        experience, config.update.minibatches, micro_batch_rows or config.update.micro_batch_rows,
+        seed=config.seed, iteration=run.iteration,
+    )  # fmt: skip
+    rollout = train._score(run, experience, plan)
+    return experience, plan, rollout, run.objective.targets(rollout)
+
+
+def update(run, parts, metrics=None):
+    """Make the updates of what ``roll`` returned."""
+    experience, plan, rollout, targets = parts
+    update_policy(run, experience, rollout, targets, plan, metrics or StepMetrics())
+
+
+def free_run(config):
+    """Return a run whose budget never ends."""
+    run = build_run(config)
+    run.ledger = Ledger("updates", 10**9)
+    return run
+
+
+def double(run):
+    """Put a run into float64."""
+    for model in (run.policy.model, run.critic, run.reference and run.reference.model):
+        if model is not None:
+            model.double()
+    return run
+
+
+def cell(config, folder, notify=lambda _: None):
+    """Run a cell to its end in ``folder``."""
+    with RunFolder.open(folder, train.identity(config)) as opened:
+        train.run_cell(config, opened, notify)
+
+
+def digests(folder):
+    """Return the SHA-256 of every file of a cell that must be byte-equal."""
+    return {
+        file.name: hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in sorted(folder.iterdir())
+        if file.name not in ("timing.jsonl", "lock")
+    }

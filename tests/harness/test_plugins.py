@@ -1,0 +1,119 @@
+"""Plug-ins from files and packages, and what changes their hash."""
+
+import importlib.metadata
+from pathlib import Path
+
+import pytest
+
+from harness import plugins
+from harness.config.errors import UserError
+from harness.config.loading import resolve_run
+from harness.config.schema import Plugin
+
+ROOT = Path(__file__).parents[2]
+
+
+def copy_of_grpo(folder, change=("", "")):
+    path = folder / "mine.py"
+    path.write_text((ROOT / "objectives/grpo.py").read_text().replace(*change))
+    return Plugin.model_validate({"name": f"{path}:GRPO", "clip_low": 0.1})
+
+
+def test_plugins_of_the_package_are_built_with_their_settings():
+    assert plugins.objective(Plugin.model_validate({"name": "gspo", "clip_low": 0.1})).clip_low == 0.1
+    assert plugins.trust_region(Plugin.model_validate({"name": "dual", "delta": 1})).delta == 1.0
+    assert plugins.task(Plugin.model_validate({"name": "arithmetic", "operands": [2]})).operands == (2,)
+
+
+def test_a_class_of_a_file_is_built(tmp_path):
+    plugin = copy_of_grpo(tmp_path)
+    assert plugins.objective(plugin).clip_low == 0.1
+    assert plugins.label(plugin) == "GRPO"
+    assert plugins.file_class(plugin.name) is plugins.file_class(plugin.name)
+
+
+def test_an_edited_file_is_read_anew(tmp_path):
+    first = type(plugins.objective(copy_of_grpo(tmp_path)))
+    assert (
+        type(plugins.objective(copy_of_grpo(tmp_path, ("clip_high: float = 0.2", "clip_high: float = 0.3"))))
+        is not first
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("x = 1\n\nimport nothing_like_it\n", r"mine\.py, line 3: ModuleNotFoundError: No module named"),
+        ("def f(:\n", r"mine\.py, line 1: SyntaxError: "),
+        ("def f():\n    return 1 / 0\n\nf()\n", r"mine\.py, line 2: ZeroDivisionError: division by zero"),
+        ("class Other:\n    pass\n", r"mine\.py has no class Mine; its classes: Other"),
+        ("class Mine:\n    pass\n", r"is no objective: its class must derive from objectives\.base\.Objective"),
+        ("from objectives import Objective\nclass Mine(Objective):\n    pass\n", "is abstract: it lacks aggregation"),
+    ],
+)
+def test_a_bad_file_is_told_with_its_line(tmp_path, source, message):
+    (tmp_path / "mine.py").write_text(source)
+    with pytest.raises(UserError, match=message) as caught:
+        plugins.objective(Plugin(name=f"{tmp_path / 'mine.py'}:Mine"))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_plugin_of_another_kind_is_refused():
+    with pytest.raises(UserError, match="unknown objective 'arithmetic'"):
+        plugins.objective(Plugin(name="arithmetic"))
+
+
+def test_an_entry_point_is_found_and_must_not_shadow_the_package(monkeypatch, tmp_path):
+    copy_of_grpo(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    group = "evengrad.objectives"
+    points = [importlib.metadata.EntryPoint(name, "mine:GRPO", group) for name in ("theirs", "ppo")]
+    monkeypatch.setattr(
+        importlib.metadata, "entry_points", lambda group: points if group == "evengrad.objectives" else []
+    )
+    assert type(plugins.objective(Plugin(name="theirs"))).__module__ == "mine"
+    with pytest.raises(UserError, match="'ppo' is in the package and in the entry points"):
+        plugins.objective(Plugin(name="ppo"))
+
+
+def test_the_hash_covers_the_file_and_what_it_imports_but_not_its_place(tmp_path):
+    own = plugins.source_hash("objective", Plugin(name="grpo"))
+    assert plugins.source_hash("objective", copy_of_grpo(tmp_path)) == own
+    assert plugins.source_hash("objective", copy_of_grpo(tmp_path, ("eq. 3", "eq. 4"))) != own
+    assert plugins.source_hash("objective", Plugin(name="gspo")) != own
+    assert len(own) == 64
+
+
+def test_a_new_objective_changes_no_hash_of_another(monkeypatch, tmp_path):
+    from harness import sources
+
+    package = tmp_path / "objectives"
+    package.mkdir()
+    for name in ("ops", "checks"):
+        (package / f"{name}.py").write_text(f"# {name}\n")
+    mine = package / "mine.py"
+    mine.write_text("from objectives.ops import x\nimport objectives.checks\n")
+    monkeypatch.setattr(sources, "__file__", str(tmp_path / "harness/sources.py"))
+    before = sources.hash_sources(mine)
+    (package / "new.py").write_text("# new\n")
+    assert sources.hash_sources(mine) == before
+    (package / "checks.py").write_text("# other\n")
+    assert sources.hash_sources(mine) != before
+
+
+def test_a_checked_run_gives_what_tables_say():
+    region = {"name": "dual", "delta": 0.5, "unit": "per_token"}
+    run = resolve_run({"budget": {"axis": "updates", "amount": 8}, "trust_region": region})
+    facts = {"objective": "grpo", "region": "dual", "delta": 0.5, "delta_unit": "per_token"}
+    assert plugins.check_run(run) == facts
+    run = resolve_run({"budget": {"axis": "updates", "amount": 8}})
+    assert plugins.check_run(run) == {"objective": "grpo", "region": "none", "delta": None, "delta_unit": ""}
+
+
+def test_a_portable_run_names_no_place(tmp_path):
+    objective = {"name": f"{tmp_path}/mine.py:Mine", "x": 1}
+    run = resolve_run({"budget": {"axis": "updates", "amount": 8}, "objective": objective})
+    tables = plugins.portable(run)
+    assert tables["objective"] == {"name": "Mine", "x": 1}
+    assert tables["task"] == {"name": "arithmetic"}
+    assert str(tmp_path) not in str(tables)
