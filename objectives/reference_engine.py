@@ -10,7 +10,8 @@ from dataclasses import dataclass, fields, replace
 import torch
 from torch import Tensor
 
-from objectives.base import Batch, Finish, Objective, Origin, Record, Rollout, Step, Targets, select_rows
+from objectives.base import Batch, Finish, Objective, Origin, Rollout, Step, Targets, select_rows
+from objectives.data import Record
 from objectives.trust_region.base import TrustRegion
 
 __all__ = ["Case", "Outcome", "divergence", "far", "one_step", "padded", "random_case", "with_logprobs"]

@@ -53,7 +53,7 @@ class RolloutConfig(Section):
 
     num_prompts: int = Field(16, ge=1, description="prompts an iteration (P)")
     group_size: int = Field(8, ge=1, description="responses a prompt (G)")
-    max_response_tokens: int = Field(48, ge=1, description="length limit, end token included")
+    max_response_tokens: int = Field(52, ge=1, description="length limit, end token included")
     temperature: float = Field(1.0, gt=0, description="divides the logits, when sampling and in every log-probability")
     max_resamples: int = Field(0, ge=0, description="extra rounds to replace groups that the objective rejects")
 

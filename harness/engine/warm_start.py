@@ -120,7 +120,7 @@ def main(arguments: list[str] | None = None) -> None:
         save_file(tensors, options.out / f"{preset}-{task_name}-{number}.safetensors")
         outcome = evaluate(
             policy, tasks.make(task_name), split="validation", num_prompts=512, samples=1, temperature=1.0,
-            seed=0, limit=48, batch_rows=512,
+            seed=0, limit=52, batch_rows=512,
         )  # fmt: skip
         sys.stdout.write(
             json.dumps({"preset": preset, "task": task_name, "number": number, **outcome.summary()}) + "\n"

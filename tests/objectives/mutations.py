@@ -115,10 +115,10 @@ FAULTS = [
     ("checks.py", "if not value >= bound:", "if value < bound:", "NaN passes at_least"),
     ("checks.py", "math.isfinite(value) and value > 0", "value >= 0", "0 passes positive"),
     ("checks.py", "if not low <= value <= high:", "if not low <= value:", "between without upper bound"),
-    ("base.py", "(torch.bfloat16, torch.float16)", "(torch.bfloat16,)", "float16 accepted"),
-    ("base.py", "if value.requires_grad and not live:", "if False:", "gradients on constants accepted"),
-    ("base.py", "self.response_mask & ~torch.isnan(self.rewards)[:, None]", "self.response_mask", "unknown rewards scored"),
-    ("base.py", "width + 1 if item.name == \"old_values\" else width", "width", "old_values of width T"),
+    ("data.py", "(torch.bfloat16, torch.float16)", "(torch.bfloat16,)", "float16 accepted"),
+    ("data.py", "if value.requires_grad and not live:", "if False:", "gradients on constants accepted"),
+    ("data.py", "self.response_mask & ~torch.isnan(self.rewards)[:, None]", "self.response_mask", "unknown rewards scored"),
+    ("data.py", "width + 1 if item.name == \"old_values\" else width", "width", "old_values of width T"),
 ]
 # fmt: on
 

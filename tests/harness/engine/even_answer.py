@@ -75,8 +75,8 @@ class Poisoned(GRPO):
     def token_loss(self, batch):
         plain = super().token_loss(batch)
         bad = batch.extras["bad"] > 0
-        if self.silent:  # sqrt(0) is 0 with an infinite slope, times 0
-            spoilt = plain.policy + torch.where(bad, ((batch.logprobs - batch.logprobs) ** 2).sqrt(), 0)
+        if self.silent:  # sqrt(0) is 0 and has an infinite slope, times 0
+            spoilt = plain.policy + ((batch.logprobs - batch.logprobs) ** 2).sqrt() if bad.any() else plain.policy
         else:
             spoilt = torch.where(bad, torch.nan, plain.policy)
         return type(plain)(policy=spoilt, stats=plain.stats)

@@ -21,7 +21,7 @@ from objectives import Origin, trust_region
 PAIRS = [(o, r) for o in objectives.names() for r in trust_region.names()]
 
 
-class Caught(Exception):
+class CaughtError(Exception):
     """Raised in place of an optimizer step."""
 
 
@@ -29,11 +29,11 @@ def gradient(run, parts, monkeypatch, which="policy"):
     """Return the gradient of the first optimizer step as one vector, before it is clipped; no step is made."""
 
     def stop(self):
-        raise Caught
+        raise CaughtError
 
     with monkeypatch.context() as patch:
         patch.setattr("harness.engine.optimizer.Optimizer.clip", stop)
-        with pytest.raises(Caught):
+        with pytest.raises(CaughtError):
             update(run, parts)
     model = run.policy.model if which == "policy" else run.critic
     return torch.cat([p.grad.flatten().clone() for p in model.parameters()])
@@ -144,7 +144,7 @@ def test_ratios_before_the_first_update_are_one(tiny, objective):
     worst = 0.0
     for rows in plan.micro_batches:
         scored = score_rows(run, run.policy, experience, rows, entropy_gradient=True)
-        gap = (scored.logprobs - rollout.old_logprobs[rows]).abs()
+        gap = (scored.logprobs.detach() - rollout.old_logprobs[rows]).abs()
         worst = max(worst, float(gap[experience.mask[rows]].max()))
     assert worst < 1e-6
     assert (rollout.old_logprobs[experience.mask] < 0).all()

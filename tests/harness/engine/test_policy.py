@@ -1,0 +1,126 @@
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tiny_engine import TINY, make_policy
+
+from harness.config.errors import UserError
+from harness.config.schema import PolicyConfig
+from harness.engine import embedded
+from harness.engine import policy as module
+from harness.engine.policy import build_preset, load_policy, pad_right
+from harness.engine.tokenizer import CharTokenizer
+
+
+def refused(**settings):
+    device = settings.pop("device", "cpu")
+    task = settings.pop("task", "arithmetic")
+    with pytest.raises(UserError) as caught:
+        load_policy(PolicyConfig(**settings), task, device)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def test_a_missing_warm_start_is_named_with_what_there_is():
+    message = refused(name="tiny", task="no_such_task", warm_start=7)
+    assert "no embedded policy 'tiny' is warm-started for task 'no_such_task' with policy.warm_start = 7" in message
+    assert "shipped: " in message
+
+
+def test_a_name_that_is_nothing_is_refused_in_one_line(tmp_path):
+    assert "neither an embedded preset (" in refused(name=str(tmp_path / "nothing"))
+
+
+def test_a_folder_without_a_model_is_refused_in_one_line(tmp_path):
+    assert str(tmp_path) in refused(name=str(tmp_path))
+
+
+def test_a_device_that_is_not_there_is_refused_in_one_line(tiny):
+    assert "engine.device = 'warp:3' cannot be used here" in refused(name="tiny", device="warp:3")
+
+
+def test_unreadable_weights_are_refused(tiny, monkeypatch, tmp_path):
+    file = tmp_path / "torn.safetensors"
+    file.write_bytes(tiny.read_bytes()[:1000])
+    monkeypatch.setattr(module, "weights_file", lambda *_: file)
+    assert "cannot read the weights" in refused(name="tiny")
+
+
+@pytest.mark.parametrize("change", ["missing", "extra", "shape"])
+def test_weights_of_another_model_are_refused(tiny, monkeypatch, tmp_path, change):
+    tensors = load_file(tiny)
+    name = "model.layers.1.mlp.up_proj.weight"
+    if change == "missing":
+        del tensors[name]
+    elif change == "extra":
+        tensors["model.layers.2.mlp.up_proj.weight"] = tensors[name].clone()
+    else:
+        tensors[name] = tensors[name][:, :5].contiguous()
+    save_file(tensors, tmp_path / "other.safetensors")
+    monkeypatch.setattr(module, "weights_file", lambda *_: tmp_path / "other.safetensors")
+    assert "are another model's" in refused(name="tiny")
+
+
+def test_a_preset_is_drawn_from_its_seed_and_disturbs_no_generator(tiny):
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    first = build_preset("tiny", 1)
+    assert torch.equal(torch.rand(3), expected)
+    same, other = build_preset("tiny", 1), build_preset("tiny", 2)
+    weight = "model.layers.0.mlp.up_proj.weight"
+    assert torch.equal(first.model.state_dict()[weight], same.model.state_dict()[weight])
+    assert not torch.equal(first.model.state_dict()[weight], other.model.state_dict()[weight])
+
+
+def test_a_policy_is_in_evaluation_mode_with_its_head_tied(tiny):
+    policy = load_policy(PolicyConfig(), "arithmetic")
+    assert not any(part.training for part in policy.model.modules())
+    assert policy.head.weight is policy.model.get_input_embeddings().weight
+    assert torch.equal(policy.head.weight, load_file(tiny)["model.embed_tokens.weight"])
+
+
+def test_a_frozen_copy_does_not_follow(tiny):
+    policy = load_policy(PolicyConfig(), "arithmetic")
+    copy = policy.frozen_copy()
+    with torch.no_grad():
+        policy.head.weight += 1
+    assert not torch.equal(copy.head.weight, policy.head.weight)
+    assert not any(p.requires_grad for p in copy.model.parameters())
+    assert all(p.requires_grad for p in policy.model.parameters())
+
+
+def test_shapes_agree_with_the_presets(tiny):
+    assert load_policy(PolicyConfig(), "arithmetic").shape == make_policy().shape
+    assert TINY["hidden_size"] == embedded.PRESETS["tiny"]["hidden_size"] == 32
+
+
+def test_padding_on_the_right():
+    assert pad_right([[1, 2], [], [3]], 9, torch.device("cpu")).tolist() == [[1, 2], [9, 9], [3, 9]]
+
+
+def test_characters_make_a_round_trip():
+    tokenizer = CharTokenizer()
+    text = "".join(map(chr, range(32, 127))) + "\n"
+    ids = tokenizer.encode(text)
+    assert tokenizer.decode([*ids, 1, 0]) == text
+    assert sorted(ids) == list(range(2, 98))
+    with pytest.raises(UserError, match="character 'é'"):
+        tokenizer.encode("é")
+
+
+def test_a_saved_model_is_loaded_by_its_folder(tmp_path, tiny):
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    policy = make_policy(seed=4)
+    policy.model.save_pretrained(tmp_path)
+    words = Tokenizer(models.WordLevel({"a": 2, "b": 3, "[E]": 1, "[P]": 0}, unk_token="[P]"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    PreTrainedTokenizerFast(tokenizer_object=words, eos_token="[E]", pad_token="[P]").save_pretrained(tmp_path)
+    loaded = load_policy(PolicyConfig(name=str(tmp_path)), "arithmetic")
+    assert loaded.shape == policy.shape
+    assert torch.equal(loaded.head.weight, policy.head.weight)
+    assert loaded.tokenizer.encode("a b a") == [2, 3, 2]
+    assert (loaded.tokenizer.eos_id, loaded.tokenizer.pad_id) == (1, 0)
+    assert not loaded.model.training
