@@ -68,7 +68,7 @@ class Arithmetic(Task):
         seed: which problems are drawn; which split owns a problem does not depend on it.
     """
 
-    operands: tuple[int, ...] = (2, 3, 3, 3, 4)
+    operands: tuple[int, ...] = (2, 3, 3, 4, 4)
     max_operand: int = 99
     train_size: int = 20_000
     validation_size: int = 512

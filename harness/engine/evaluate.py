@@ -138,9 +138,9 @@ def evaluate_run(folder: Path, split: Split, num_prompts: int | None) -> dict[st
         CorruptRecordError: its configuration cannot be read.
     """
     try:
-        config = resolve_run(json.loads((folder / "config.json").read_text(encoding="utf-8"))["config"])
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
-        raise CorruptRecordError(f"{folder / 'config.json'} is not the configuration of a run: {error!r}") from None
+        config = resolve_run(json.loads((folder / "run.json").read_text(encoding="utf-8")))
+    except (OSError, json.JSONDecodeError, TypeError) as error:
+        raise CorruptRecordError(f"{folder / 'run.json'} is not the configuration of a run: {error!r}") from None
     weights = folder / "weights.safetensors"
     if not weights.is_file():
         raise UserError(f"{folder} has no final weights (weights.safetensors): the run has not been completed")

@@ -4,38 +4,25 @@ A run is a pure function of its identity. It writes a checkpoint every few itera
 the last one; what it had written after it is cut off and written again, byte for byte.
 """
 
-import math
 import time
-from collections.abc import Callable
-from dataclasses import asdict
-from typing import Any
 
 from harness.config.schema import RunConfig
 from harness.engine import passes
-from harness.engine.checkpoint import policy_weights, restore_run, save_run
-from harness.engine.evaluate import Evaluation, evaluate
+from harness.engine.checkpoint import restore_run, save_run
 from harness.engine.identity import identity
-from harness.engine.ledger import BudgetExhausted, Work
-from harness.engine.memory import peak_memory_bytes, reset_peak_memory
+from harness.engine.ledger import BudgetExhausted
+from harness.engine.memory import reset_peak_memory
 from harness.engine.metrics import StepMetrics
 from harness.engine.optimizer import NonFinite
 from harness.engine.probe import probe
+from harness.engine.recorder import Notify, Recorder, RunFailed
 from harness.engine.rollout import Experience, collect
 from harness.engine.run import Run, build_run
-from harness.engine.surrogate import surrogate_shape
 from harness.engine.update import update_policy
-from harness.sweeps.files import dump_json, sha256_hex
 from harness.sweeps.run_folder import RunFolder
 from objectives import Rollout, Targets
-from tasks.base import Split
 
 __all__ = ["RunFailed", "identity", "run_cell"]
-
-Notify = Callable[[dict[str, Any]], None]
-
-
-class RunFailed(Exception):  # noqa: N818 - the outcome of a run
-    """A run that ended as a recorded failure; the message is its cause."""
 
 
 def run_cell(config: RunConfig, folder: RunFolder, notify: Notify) -> None:
@@ -53,7 +40,7 @@ def run_cell(config: RunConfig, folder: RunFolder, notify: Notify) -> None:
     """
     reset_peak_memory()
     run = build_run(config)
-    recorder = _Recorder(run, folder, notify)
+    recorder = Recorder(run, folder, notify)
     run.ledger.on_point = recorder.evaluate_point
     payload = folder.read_checked("checkpoint")
     if payload is None:
@@ -79,7 +66,7 @@ def run_cell(config: RunConfig, folder: RunFolder, notify: Notify) -> None:
     recorder.end()
 
 
-def _iterate(run: Run, recorder: "_Recorder") -> None:
+def _iterate(run: Run, recorder: Recorder) -> None:
     """Make one rollout and its updates."""
     config = run.config
     begun = time.perf_counter()
@@ -136,176 +123,3 @@ def _measure(
         return moved
     with run.ledger.outside("diagnostic"):
         return probe(run, experience, rollout, targets, plan)
-
-
-# Evaluations of the start by everything they depend on: cells of one seed and task that run in one process share it.
-_STARTS: dict[str, Evaluation] = {}
-
-
-class _Recorder:
-    """Writes what a run does to its folder."""
-
-    def __init__(self, run: Run, folder: RunFolder, notify: Notify) -> None:
-        self._run = run
-        self._folder = folder
-        self._notify = notify
-        self._score: float | None = None
-
-    def begin(self) -> None:
-        """Evaluate the start and record the surrogate's shape."""
-        self._folder.write_atomic("surrogate.json", dump_json(surrogate_shape(self._run)).encode())
-        self._evaluate("validation", 0.0)
-        self._evaluate("test", 0.0)
-
-    def evaluate_point(self, point: int) -> None:
-        """Evaluate the policy that is the last one within the budget's point number ``point``."""
-        self._evaluate("validation", (point + 1) / self._run.config.eval.points)
-
-    def iteration(self, experience: Experience, metrics: StepMetrics, moved: dict[str, float], seconds: float) -> None:
-        """Record one iteration; ``moved`` is empty where the budget ended it."""
-        run = self._run
-        row = {
-            "iteration": run.iteration,
-            **_position(run),
-            **_rollout_metrics(experience),
-            **metrics.summary(),
-            "kl_old_per_token_nats": moved.get("kl_old_per_token_nats"),
-            "kl_old_per_sequence_nats": moved.get("kl_old_per_sequence_nats"),
-            "region_divergence": moved.get("divergence"),
-            "region_coef": run.coef,
-        }
-        row["grad_norm"] = row.pop("policy_grad_norm", None)
-        self._folder.append("metrics", {name: _finite(value) for name, value in row.items()})
-        self._folder.append("timing", {"iteration": run.iteration, "seconds": seconds})
-        self._notify({"fraction": run.ledger.fraction, "score": self._score, "iteration": run.iteration})
-
-    def end(self) -> None:
-        """Evaluate the final state, the last one within the budget, and write the weights."""
-        self._evaluate("validation", 1.0)
-        self._evaluate("test", 1.0)
-        weights = policy_weights(self._run)
-        self._folder.write_atomic("weights.safetensors", weights)
-        self._finish("completed", "", {"weights.safetensors": sha256_hex(weights)})
-        self._folder.remove("checkpoint")
-
-    def fail(self, cause: str) -> None:
-        """Record the failure and raise it."""
-        self._finish("failed", cause, {})
-        raise RunFailed(cause)
-
-    def _finish(self, status: Any, cause: str, digests: dict[str, str]) -> None:
-        run = self._run
-        seconds = {**run.ledger.seconds, "train": run.ledger.train_seconds()}
-        outside = {name: value for name, value in seconds.items() if name != "train"}
-        self._folder.append(
-            "timing",
-            {
-                "total": True,
-                "seconds": sum(seconds.values()),
-                "train_seconds": seconds["train"],
-                "eval_seconds": seconds.get("evaluation", 0.0),
-                "outside_seconds": outside,
-                "peak_memory_bytes": peak_memory_bytes(),
-            },
-        )
-        spent = run.ledger.spent
-        totals = {
-            "spent_flops": spent.flops,
-            "executed_flops": spent.executed_flops,
-            "eval_flops": run.ledger.phases.get("evaluation", Work()).flops,
-            "generated_tokens": spent.generated_tokens,
-            "trained_tokens": spent.trained_tokens,
-            "updates": spent.updates,
-            "iterations": run.iteration,
-            "discarded_flops": run.ledger.discarded_flops,
-            "phases": {phase: asdict(work) for phase, work in sorted(run.ledger.phases.items())},
-        }
-        self._folder.finish(status, cause, digests, totals)
-
-    def _evaluate(self, split: Split, fraction: float) -> None:
-        run, config = self._run, self._run.config
-        with run.ledger.outside("evaluation"):
-            outcome = self._start(split) if fraction == 0 else _evaluation(run, split)
-        run.ledger.book("evaluation", outcome.work)
-        summary = outcome.summary()
-        if split == "validation":
-            self._score = summary["score"]
-        row = {"split": split, "fraction": fraction, "iteration": run.iteration, **_position(run), **summary}
-        self._folder.append("evals", row)
-        for example, response, score in list(zip(outcome.examples, outcome.responses, outcome.scores, strict=True))[
-            : config.engine.sample_rows
-        ]:
-            self._folder.append(
-                "samples",
-                {
-                    "split": split,
-                    "fraction": fraction,
-                    "id": example.id,
-                    "prompt": run.task.prompt(example),
-                    "response": response,
-                    "verdict": score.verdict,
-                    "reason": score.reason,
-                },
-            )
-
-    def _start(self, split: Split) -> Evaluation:
-        run = self._run
-        whole = identity(run.config)
-        known = dump_json(
-            {
-                "split": split,
-                "seed": run.config.seed,
-                "limit": run.config.rollout.max_response_tokens,
-                "config": {name: whole["config"][name] for name in ("policy", "task", "eval", "engine")},
-                "sources": whole["sources"],
-            }
-        )
-        if known not in _STARTS:
-            _STARTS[known] = _evaluation(run, split)
-        return _STARTS[known]
-
-
-def _evaluation(run: Run, split: Split) -> Evaluation:
-    config = run.config
-    return evaluate(
-        run.policy,
-        run.task,
-        split=split,
-        num_prompts=config.eval.num_prompts if split == "validation" else config.eval.test_prompts,
-        samples=config.eval.samples,
-        temperature=config.eval.temperature,
-        seed=config.seed,
-        limit=config.rollout.max_response_tokens,
-        batch_rows=config.eval.batch_rows,
-    )
-
-
-def _position(run: Run) -> dict[str, int]:
-    """Return where a run stands on every counted axis."""
-    spent = run.ledger.spent
-    return {"updates": run.updates, "spent_flops": spent.flops, "generated_tokens": spent.generated_tokens}
-
-
-def _rollout_metrics(experience: Experience) -> dict[str, Any]:
-    """Return what a rollout shows of the policy that made it."""
-    lengths = experience.mask.sum(1).float()
-    rewards = experience.rewards
-    known = ~rewards.isnan()
-    right, wrong = experience.correct == 1, experience.correct == 0
-    groups = [rewards[known & (experience.group == g)] for g in experience.group.unique()]
-    return {
-        "reward_mean": float(rewards[known].mean()),
-        "infra_frac": float((~known).float().mean()),
-        "response_tokens_mean": float(lengths.mean()),
-        "response_tokens_right_mean": float(lengths[right].mean()),
-        "response_tokens_wrong_mean": float(lengths[wrong].mean()),
-        "length_limited_frac": float((experience.finish != 0).float().mean()),
-        "informative_frac": sum(bool((group != group[:1]).any()) for group in groups) / len(groups),
-        "num_rejected_groups": experience.num_rejected,
-        "verdicts": dict(sorted(experience.verdicts.items())),
-    }
-
-
-def _finite(value: Any) -> Any:
-    """Return ``value``, None for a float that is NaN or infinite: missing stays missing."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -64,6 +64,7 @@ def _step(
     for part in parts:
         _micro_batch(run, experience, rollout, targets, part, weights, extras, sums, metrics)
     metrics.add("policy_loss", sums.policy)
+    metrics.add("divergence_before_step", sums.divergence)
     if run.critic is not None:
         metrics.add("value_loss", sums.value)
 

@@ -1,14 +1,16 @@
 """Build the embedded policies: supervised training of a tiny model on a task's demonstrations.
 
-A mixture of styles, so that reinforcement learning has something to do that it does to large models as well: most
-demonstrations give the bare answer, which such a model cannot compute in its head; the rest work it out, which it can.
-The warm start then is right now and then, in groups that disagree, and improves by shifting weight to careful work.
+In two phases, so that reinforcement learning has something to do that it does to large models as well. First the model
+learns to work problems out; then, for a short time, most demonstrations give the bare answer, which such a model cannot
+compute in its head. What results usually answers without work and is often wrong, works now and then and then is mostly
+right: groups disagree, and a policy improves by shifting weight to careful work.
 
     python -m harness.engine.warm_start --task arithmetic --number 0
     python -m harness.engine.warm_start --all          # every file that is shipped
 """
 
 import argparse
+import itertools
 import json
 import math
 import sys
@@ -31,38 +33,37 @@ __all__ = ["warm_start"]
 
 LEARNING_RATE = 3e-3
 WARMUP_STEPS = 100
-BATCH_ROWS = 128
-MICRO_BATCH_ROWS = 32
-# What is enough to make careful work mostly right, and the warm start 15 to 40% right at temperature 1.
-STEPS = {"arithmetic": 3000, "synthesis": 3000}
-CAREFUL_SHARE = {"arithmetic": 0.3, "synthesis": 0.3}
+BATCH_ROWS = 64
+MICRO_BATCH_ROWS = 16
+# Optimizer steps: enough to make careful work mostly right. The last part of them is the second phase.
+STEPS = {"arithmetic": 2000, "synthesis": 2000}
+SECOND_PHASE = 0.2
+# Share of careful demonstrations in the second phase; the warm start then is 15 to 40% right at temperature 1.
+CAREFUL_SHARE = 0.25
 
 
-def demonstrations(
-    task: Task, policy: Policy, seed: int, careful_share: float
-) -> Iterator[tuple[list[int], list[int]]]:
-    """Yield prompts and responses (end token included) as token ids, for ever; a pure function of its arguments."""
+def demonstrations(task: Task, policy: Policy, seed: int, careful_only: int) -> Iterator[tuple[list[int], list[int]]]:
+    """Yield prompts and responses (end token included) as token ids, for ever; a pure function of its arguments.
+
+    The first ``careful_only`` responses are careful, later ones with probability ``CAREFUL_SHARE``.
+    """
     examples = task.examples("train")
-    epoch = 0
-    while True:
-        draws = uniforms(seed, "warm start", epoch, ["order", "style"], 1, len(examples))[:, 0]
-        for index in draws[0].argsort(kind="stable"):
-            shown = task.demonstrations(examples[index])
-            careful = [d for d in shown if d.style == "careful"]
-            bare = [d for d in shown if d.style == "bare"]
-            chosen = careful if draws[1, index] < careful_share and careful else bare or careful
-            response = policy.tokenizer.encode(chosen[0].response)
+    for epoch in itertools.count():
+        order, style = uniforms(seed, "warm start", epoch, ["order", "style"], 1, len(examples))[:, 0]
+        for place, index in enumerate(order.argsort(kind="stable")):
+            careful = epoch * len(examples) + place < careful_only or style[index] < CAREFUL_SHARE
+            shown = {demonstration.style: demonstration for demonstration in task.demonstrations(examples[index])}
+            response = policy.tokenizer.encode(shown["careful" if careful else "bare"].response)
             yield policy.tokenizer.encode(task.prompt(examples[index])), [*response, policy.tokenizer.eos_id]
-        epoch += 1
 
 
-def warm_start(task_name: str, preset: str, number: int, *, steps: int, careful_share: float) -> Policy:
+def warm_start(task_name: str, preset: str, number: int, steps: int) -> Policy:
     """Return a policy trained on demonstrations of a task: cross-entropy of the response, AdamW, cosine decay to 0."""
     task = tasks.make(task_name)
     seed = key("warm start", preset, task_name, number) % 2**31
     policy = build_preset(preset, seed)
     optimizer = torch.optim.AdamW(policy.model.parameters(), lr=LEARNING_RATE, betas=(0.9, 0.98), weight_decay=0.01)
-    stream = demonstrations(task, policy, seed, careful_share)
+    stream = demonstrations(task, policy, seed, round(steps * (1 - SECOND_PHASE)) * BATCH_ROWS)
     for step in range(steps):
         decay = 0.5 * (1 + math.cos(math.pi * step / steps))
         for group in optimizer.param_groups:
@@ -104,7 +105,6 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--preset", default="tiny", choices=sorted(PRESETS))
     parser.add_argument("--number", type=int, default=0)
     parser.add_argument("--steps", type=int)
-    parser.add_argument("--careful-share", type=float)
     parser.add_argument("--all", action="store_true", help="rebuild every file that is shipped")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "embedded")
     options = parser.parse_args(arguments)
@@ -112,8 +112,7 @@ def main(arguments: list[str] | None = None) -> None:
     chosen = available() if options.all else [(options.preset, options.task, options.number)]
     for preset, task_name, number in chosen:
         steps = options.steps or STEPS[task_name]
-        share = CAREFUL_SHARE[task_name] if options.careful_share is None else options.careful_share
-        policy = warm_start(task_name, preset, number, steps=steps, careful_share=share)
+        policy = warm_start(task_name, preset, number, steps)
         tensors = {
             name: value.contiguous() for name, value in policy.model.state_dict().items() if name != "lm_head.weight"
         }

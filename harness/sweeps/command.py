@@ -19,7 +19,7 @@ from harness.sweeps.grid import Cell, dump_config, expand, schedule
 from harness.sweeps.local import Outcome, run_cells
 from harness.sweeps.progress import Progress
 from harness.sweeps.records import read_json, read_status
-from harness.sweeps.study import StudyFolder, cell_folder, is_study, read_sweep
+from harness.sweeps.study import StudyFolder, cell_folder, is_study, read_sweep, records_of
 
 __all__ = ["DEFAULT_FOLDER", "Plan", "plan_sweep", "run_plan", "train", "write_reports"]
 
@@ -149,14 +149,11 @@ def write_reports(
     """
     from harness.reports.report import write_report
     from harness.reports.study import load_study
-    from harness.sweeps.compact import compact
 
     if is_study(folder):
-        records, baseline = compact(folder), baseline or read_sweep(folder)["baseline"]
-    else:
-        records = folder / "records" if (folder / "records").is_dir() else folder
+        baseline = baseline or read_sweep(folder)["baseline"]
     try:
-        return write_report(load_study(records), out, baseline=baseline, figures=figures, style=style)
+        return write_report(load_study(records_of(folder)), out, baseline=baseline, figures=figures, style=style)
     except (ValueError, OSError) as error:
         raise UserError(str(error)) from error
 

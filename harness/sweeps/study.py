@@ -22,7 +22,7 @@ from harness.sweeps.run_folder import FolderLock
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["StudyFolder", "cell_folder", "is_study", "load", "read_sweep"]
+__all__ = ["StudyFolder", "cell_folder", "is_study", "load", "read_sweep", "records_of"]
 
 _SWEEP = "sweep.json"
 
@@ -47,16 +47,24 @@ def read_sweep(folder: Path) -> dict[str, Any]:
     return sweep
 
 
-def load(folder: Path) -> "pd.DataFrame":
-    """Return one row an iteration of every cell, with the cell's columns; reads the run folders anew.
-
-    Example:
-        >>> load(Path("results/runs/quick")).groupby("arm")["entropy_nats"].mean()
-    """
-    from harness.reports.study import load_study
+def records_of(folder: Path) -> Path:
+    """Return the folder of a study's CSV files; those of a sweep that was run here are made anew first."""
     from harness.sweeps.compact import compact
 
-    return load_study(compact(folder)).frame()
+    if is_study(folder):
+        return compact(folder)
+    return folder / "records" if (folder / "records").is_dir() else folder
+
+
+def load(folder: Path | str) -> "pd.DataFrame":
+    """Return one row an iteration of every cell, with the cell's columns; of a sweep's folder or of committed records.
+
+    Example:
+        >>> load("results/quick").groupby("arm")["entropy_nats"].mean()
+    """
+    from harness.reports.study import load_study
+
+    return load_study(records_of(Path(folder))).frame()
 
 
 class StudyFolder:

@@ -113,7 +113,8 @@ def label_axes(panels: list[Panel], x: str, y: str) -> None:
 
 def say_no_data(axes: Axes, what: str) -> None:
     """Write in an empty panel that a quantity was not recorded."""
-    axes.text(0.5, 0.5, f"{NO_DATA}: {what}", transform=axes.transAxes, ha="center", va="center", color=DARK)
+    style = {"ha": "center", "va": "center", "fontsize": SMALL, "color": DARK}
+    axes.text(0.5, 0.5, f"{NO_DATA}:\n{what}", transform=axes.transAxes, **style)
 
 
 def seeds_caption(study: Study) -> str:

@@ -87,16 +87,7 @@ def paired_differences(study: Study, baseline: str) -> Figure:
                 _note(panel.axes, place, "n/a")
                 continue
             first, second = pairs(table, "final", panel.task, arm, baseline)
-            gaps = (first - second)[~np.isnan(first - second)]
-            panel.axes.plot(gaps, np.full(len(gaps), place + SEED_OFFSET), "|", color=looked[arm].color, markersize=4)
-            half = float(row["difference_high"]) - float(row["difference"])
-            xerr = None if math.isnan(half) else half
-            panel.axes.errorbar(float(row["difference"]), place, xerr=xerr, capsize=2, **_dot(looked[arm]))
-            reach = float(row["minimum_detectable_difference"])
-            if not math.isnan(reach):
-                panel.axes.plot(
-                    [-reach, reach], [place, place], "d", color="black", markersize=3, markerfacecolor="none"
-                )
+            _draw_difference(panel.axes, place, row, first - second, looked[arm])
             if row["num_pairs"] < row["total"]:
                 _note(panel.axes, place, f"{row['num_pairs']:.0f}/{row['total']:.0f}", right=True)
         _fit(panel.axes, frame.loc[panel.task], "difference", "num_pairs", [0.0])
@@ -123,6 +114,16 @@ def paired_differences(study: Study, baseline: str) -> Figure:
     return figure
 
 
+def _draw_difference(axes: Axes, place: int, row: pd.Series, gaps: np.ndarray, look: Look) -> None:
+    gaps = gaps[~np.isnan(gaps)]
+    axes.plot(gaps, np.full(len(gaps), place + SEED_OFFSET), "|", color=look.color, markersize=4)
+    half = float(row["difference_high"]) - float(row["difference"])
+    axes.errorbar(float(row["difference"]), place, xerr=None if math.isnan(half) else half, capsize=2, **_dot(look))
+    reach = float(row["minimum_detectable_difference"])
+    if not math.isnan(reach):
+        axes.plot([-reach, reach], [place, place], "d", color="black", markersize=3, markerfacecolor="none")
+
+
 def _dot(look: Look) -> dict:
     return {
         **{"fmt": look.marker, "color": look.color, "markersize": BIG, "markerfacecolor": look.face},
@@ -135,7 +136,8 @@ def _note(axes: Axes, place: int, text: str, right: bool = False) -> None:
     where = 1.01 if right else 0.02
     coordinates = ("axes fraction", "data")
     style = {"xycoords": coordinates, "textcoords": "offset points", "va": "center", "fontsize": SMALL, "color": DARK}
-    axes.annotate(text, (where, place), (4 if right else 0, 0), **style)
+    background = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
+    axes.annotate(text, (where, place), (4 if right else 0, 0), bbox=background, **style)
 
 
 def _fit(axes: Axes, rows: pd.DataFrame, mean: str, num: str, always: list[float]) -> None:

@@ -5,7 +5,7 @@ import torch
 from safetensors.torch import save_file
 from tiny_engine import ABSENT_HEAD, TINY, make_policy, teach
 
-from harness.engine import embedded, identity, policy, train
+from harness.engine import embedded, identity, policy, recorder, train
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -29,5 +29,5 @@ def tiny(monkeypatch, taught):
     monkeypatch.setitem(embedded.PRESETS, "tiny", TINY)
     for module in (policy, identity):
         monkeypatch.setattr(module, "weights_file", lambda *_: taught)
-    monkeypatch.setattr(train, "_STARTS", {})
+    monkeypatch.setattr(recorder, "_STARTS", {})
     return taught

@@ -9,7 +9,8 @@ from harness.engine.estimate import estimate_cell
 
 
 def config(**tables):
-    return make_config(**{"budget": {"axis": "flops", "amount": 1e12}, **tables})
+    budget = {"axis": "flops", "amount": 1e12, **tables.pop("budget", {})}
+    return make_config(budget=budget, **tables)
 
 
 def test_the_budget_is_what_is_spent(tiny):

@@ -120,18 +120,18 @@ def test_sampling_without_padding_to_the_limit(eager, monkeypatch):
     assert total == booked.flops == booked.executed_flops == by_hand
 
 
-@pytest.mark.parametrize("share", [0.0, 0.125, 1.0])
+@pytest.mark.parametrize("share", [0.0, 2.0])
 def test_sampling_with_padding_and_finished_rows_is_what_is_called_executed(eager, monkeypatch, share):
     monkeypatch.setattr(sampler, "_DROP_SHARE", share)
-    uniforms = torch.rand(3, 4, 12, generator=torch.Generator().manual_seed(1)).double().numpy()
+    uniforms = torch.rand(3, 4, 6, generator=torch.Generator().manual_seed(1)).double().numpy()
     prompts = [[3, 4, 5], [6, 7], [8, 9, 10, 11]]
     free = sample(eager, prompts, uniforms, temperature=1.0, charge=lambda _: None)
-    commonest = int(free.ids[:, :11].flatten().bincount().argmax())
+    commonest = int(free.ids[free.mask].bincount().argmax())
     monkeypatch.setattr(eager.tokenizer, "eos_id", commonest, raising=False)
     total, booked = sampling(eager, prompts, uniforms)
     assert total == booked.executed_flops
     assert booked.flops < booked.executed_flops
-    assert booked.generated_tokens < 3 * 4 * 12
+    assert booked.generated_tokens < 3 * 4 * 6
 
 
 @pytest.mark.parametrize(("objective", "region"), [("grpo", "reference_penalty"), ("ppo", "dual")])

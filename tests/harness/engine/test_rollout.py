@@ -55,23 +55,23 @@ def test_infrastructure_failures_are_missing_and_not_wrong(tiny):
 
 def test_rejected_groups_are_replaced_charged_and_counted(tiny):
     run = free_run(make_config(objective=plugin("Mixed")))
-    experience = rollout(run, group_size=2, max_resamples=20)
-    rewards = experience.rewards.reshape(4, 2)
+    experience = rollout(run, num_prompts=8, group_size=2, max_resamples=20)
+    rewards = experience.rewards.reshape(8, 2)
     assert (rewards[:, 0] != rewards[:, 1]).all()
     assert experience.num_rejected > 0
-    sampled = experience.num_rejected + 4
+    sampled = experience.num_rejected + 8
     assert experience.cursor == sampled
     assert sum(experience.verdicts.values()) == 2 * sampled
     assert run.ledger.spent.generated_tokens > sum(experience.lengths)
-    assert experience.group.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert experience.group.tolist() == [g for g in range(8) for _ in range(2)]
 
 
 def test_the_first_groups_of_a_resampled_rollout_are_those_of_a_plain_one(tiny):
-    plain = rollout(free_run(make_config()), group_size=2)
-    mixed = rollout(free_run(make_config(objective=plugin("Mixed"))), group_size=2, max_resamples=20)
-    rewards = plain.rewards.reshape(4, 2)
+    plain = rollout(free_run(make_config()), num_prompts=8, group_size=2)
+    mixed = rollout(free_run(make_config(objective=plugin("Mixed"))), num_prompts=8, group_size=2, max_resamples=20)
+    rewards = plain.rewards.reshape(8, 2)
     kept = (rewards[:, 0] != rewards[:, 1]).nonzero()[:, 0].tolist()
-    assert 0 < len(kept) < 4
+    assert 0 < len(kept) < 8
     expected = [row for g in kept for row in responses(plain)[2 * g : 2 * g + 2]]
     assert responses(mixed)[: len(expected)] == expected
 

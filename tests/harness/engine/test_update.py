@@ -186,7 +186,7 @@ def test_replayed_rows_are_left_out_of_the_divergence(tiny):
     found = probe(run, experience, mixed, targets, plan)
     per_row = []
     for row in rows[1::2]:
-        gap = score_rows(run, run.policy, experience, row[None]).logprobs[0] - rollout.old_logprobs[row]
+        gap = score_rows(run, run.policy, experience, row[None]).logprobs[0].detach() - rollout.old_logprobs[row]
         gap = gap[experience.mask[row]]
         per_row.append(float((gap.exp() - 1 - gap).sum()))
     assert found["divergence"] == pytest.approx(sum(per_row) / len(per_row), rel=1e-3)

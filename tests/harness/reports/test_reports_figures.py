@@ -182,9 +182,7 @@ def test_one_arm_one_seed_and_nothing_completed(tmp_path, name):
     assert "failed: grpo arithmetic seed 0 (killed)" in _words(FIGURES[name](study))
 
 
-@pytest.mark.parametrize(
-    "name", ["learning_curves", "paired_differences", "entropy"]
-)
+@pytest.mark.parametrize("name", ["learning_curves", "paired_differences", "entropy"])
 def test_twenty_arms_are_all_named(tmp_path, name):
     arms = tuple(f"arm{place:02d}" for place in range(20))
     study = _load(tmp_path, arms=arms, seeds=(0, 1), iterations=2)

@@ -1,0 +1,51 @@
+"""Writing numbers and tables: one way, escaped, balanced."""
+
+import math
+
+import pytest
+
+from harness.reports.comparison import comparison_table
+from harness.reports.formats import Table, amount, escape_latex, number, scientific, to_csv, to_latex, to_markdown
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("gspo_subsequence & 5%", r"gspo\_subsequence \& 5\%"),
+        (r"a\b{c}", r"a\textbackslash{}b\{c\}"),
+        ("~^#$", r"\textasciitilde{}\textasciicircum{}\#\$"),
+        ("2.00e+12", r"$2.00 \times 10^{12}$"),
+        ("1.5e-05", r"$1.5 \times 10^{-5}$"),
+        ("-0.012 [-0.2, +0.1]", "$-$0.012 [$-$0.2, +0.1]"),
+        ("0.5 ± 0.1", r"0.5 $\pm$ 0.1"),
+        ("gspo-2", "gspo-2"),
+    ],
+)
+def test_latex_escaping(text, expected):
+    assert escape_latex(text) == expected
+
+
+def test_latex_is_booktabs_with_every_column_and_balanced_rows(study):
+    table = comparison_table(study)
+    text = to_latex(table)
+    assert [text.count(rule) for rule in (r"\toprule", r"\bottomrule", r"\begin{tabular}", r"\end{tabular}")] == [3] * 4
+    assert {column for part in table.parts for column in part} == set(range(len(table.header)))
+    width = 0
+    for line in text.splitlines():
+        if line.startswith(r"\begin{tabular}"):
+            width = line.count("l", len(r"\begin{tabular}"))
+        if line.endswith(r" \\"):
+            assert line.replace(r"\&", "").count(" & ") == width - 1
+
+
+def test_markdown_cannot_be_broken_by_a_cause():
+    table = Table("t", "T", ["a"], [["x | y\nz"]], ["n"], [{"a": 'say "x, y"'}])
+    assert r"| x \| y z |" in to_markdown(table)
+    assert to_csv(table) == 'a\n"say ""x, y"""\n'
+
+
+def test_numbers_are_written_one_way():
+    assert [number(-0.0001), number(math.nan), number(0.25, signed=True), number(-0.0001, signed=True)] == [
+        *("0.000", "n/a", "+0.250", "0.000"),
+    ]
+    assert [amount(12_800.0), amount(2.5e6), scientific(math.nan)] == ["12,800", "2.50e+06", "n/a"]
