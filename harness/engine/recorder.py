@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import cached_property
 from typing import Any
 
 from harness.engine.checkpoint import policy_weights
@@ -67,16 +68,21 @@ class Recorder:
         row["grad_norm"] = row.pop("policy_grad_norm", None)
         self._folder.append("metrics", {name: _finite(value) for name, value in row.items()})
         self._folder.append("timing", {"iteration": run.iteration, "seconds": seconds})
-        self._notify({"fraction": run.ledger.fraction, "score": self._score, "iteration": run.iteration})
+        self._tell()
 
     def end(self) -> None:
         """Evaluate the final state, the last one within the budget, and write the weights."""
         self._evaluate("validation", 1.0)
         self._evaluate("test", 1.0)
+        self._tell()
         weights = policy_weights(self._run)
         self._folder.write_atomic("weights.safetensors", weights)
         self._finish("completed", "", {"weights.safetensors": sha256_hex(weights)})
         self._folder.remove("checkpoint")
+
+    def _tell(self) -> None:
+        run = self._run
+        self._notify({"fraction": run.ledger.fraction, "score": self._score, "iteration": run.iteration})
 
     def fail(self, cause: str) -> None:
         """Record the failure and raise it."""
@@ -138,9 +144,13 @@ class Recorder:
                 },
             )
 
+    @cached_property
+    def _identity(self) -> dict[str, Any]:
+        return identity(self._run.config)
+
     def _start(self, split: Split) -> Evaluation:
         run = self._run
-        whole = identity(run.config)
+        whole = self._identity
         known = dump_json(
             {
                 "split": split,

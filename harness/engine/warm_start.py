@@ -39,19 +39,21 @@ MICRO_BATCH_ROWS = 16
 STEPS = {"arithmetic": 2000, "synthesis": 2000}
 SECOND_PHASE = 0.2
 # Share of careful demonstrations in the second phase; the warm start then is 15 to 40% right at temperature 1.
-CAREFUL_SHARE = 0.25
+CAREFUL_SHARE = {"arithmetic": 0.4, "synthesis": 0.25}
 
 
-def demonstrations(task: Task, policy: Policy, seed: int, careful_only: int) -> Iterator[tuple[list[int], list[int]]]:
+def demonstrations(
+    task: Task, policy: Policy, seed: int, careful_only: int, careful_share: float
+) -> Iterator[tuple[list[int], list[int]]]:
     """Yield prompts and responses (end token included) as token ids, for ever; a pure function of its arguments.
 
-    The first ``careful_only`` responses are careful, later ones with probability ``CAREFUL_SHARE``.
+    The first ``careful_only`` responses are careful, later ones with probability ``careful_share``.
     """
     examples = task.examples("train")
     for epoch in itertools.count():
         order, style = uniforms(seed, "warm start", epoch, ["order", "style"], 1, len(examples))[:, 0]
         for place, index in enumerate(order.argsort(kind="stable")):
-            careful = epoch * len(examples) + place < careful_only or style[index] < CAREFUL_SHARE
+            careful = epoch * len(examples) + place < careful_only or style[index] < careful_share
             shown = {demonstration.style: demonstration for demonstration in task.demonstrations(examples[index])}
             response = policy.tokenizer.encode(shown["careful" if careful else "bare"].response)
             yield policy.tokenizer.encode(task.prompt(examples[index])), [*response, policy.tokenizer.eos_id]
@@ -63,7 +65,8 @@ def warm_start(task_name: str, preset: str, number: int, steps: int) -> Policy:
     seed = key("warm start", preset, task_name, number) % 2**31
     policy = build_preset(preset, seed)
     optimizer = torch.optim.AdamW(policy.model.parameters(), lr=LEARNING_RATE, betas=(0.9, 0.98), weight_decay=0.01)
-    stream = demonstrations(task, policy, seed, round(steps * (1 - SECOND_PHASE)) * BATCH_ROWS)
+    careful_only = round(steps * (1 - SECOND_PHASE)) * BATCH_ROWS
+    stream = demonstrations(task, policy, seed, careful_only, CAREFUL_SHARE[task_name])
     for step in range(steps):
         decay = 0.5 * (1 + math.cos(math.pi * step / steps))
         for group in optimizer.param_groups:

@@ -1,11 +1,16 @@
 """A tiny policy for every test of the engine: two layers of 32, trained for a second to end its responses."""
 
+import ast
+import functools
+from types import SimpleNamespace
+
 import pytest
 import torch
 from safetensors.torch import save_file
 from tiny_engine import ABSENT_HEAD, TINY, make_policy, teach
 
-from harness.engine import embedded, identity, policy, recorder, train
+from harness import sources
+from harness.engine import embedded, identity, policy, recorder
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -21,6 +26,16 @@ def taught(tmp_path_factory):
     file = tmp_path_factory.mktemp("weights") / "tiny.safetensors"
     save_file({k: v.contiguous() for k, v in model.model.state_dict().items() if k != ABSENT_HEAD}, file)
     return file
+
+
+@pytest.fixture(scope="session", autouse=True)
+def sources_parsed_once():
+    """Parse a source once: hashing the plug-ins' sources takes longer than a cell of these tests."""
+    parse, own_imports = functools.lru_cache(ast.parse), functools.lru_cache(sources._own_imports)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sources, "ast", SimpleNamespace(**{**vars(ast), "parse": parse}))
+        patch.setattr(sources, "_own_imports", own_imports)
+        yield
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from tiny_engine import cell, digests, make_config, plugin
 import objectives
 from harness.config.errors import CorruptRecordError
 from harness.engine import ledger as ledger_module
-from harness.engine import rollout, train
+from harness.engine import recorder, rollout, train
 from harness.engine.estimate import estimate_cell
 from harness.engine.ledger import Ledger
 from harness.engine.optimizer import Optimizer
@@ -141,7 +141,7 @@ def test_a_step_that_the_clock_overtakes_is_undone(tiny, tmp_path, monkeypatch):
         Clock.now += 6
 
     monkeypatch.setattr(Optimizer, "step", slow)
-    cell(small(budget={"axis": "seconds", "amount": 10.0}, eval={"points": 1}), tmp_path)
+    cell(make_config(budget={"axis": "seconds", "amount": 10.0}, eval={"points": 1}), tmp_path)
     assert len(snapshots) == 2
     final = lines(tmp_path, "evals")[-1]
     assert final["updates"] == status(tmp_path)["totals"]["updates"] == 1
@@ -263,7 +263,7 @@ def test_an_interruption_from_the_listener_leaves_a_run_that_can_go_on(tiny, tmp
 
 def test_two_runs_of_one_identity_are_byte_equal_and_another_seed_is_not(tiny, tmp_path):
     cell(small(), tmp_path / "a")
-    train._STARTS.clear()
+    recorder._STARTS.clear()
     cell(small(), tmp_path / "b")
     cell(small(seed=1), tmp_path / "c")
     assert digests(tmp_path / "a") == digests(tmp_path / "b")
@@ -272,7 +272,7 @@ def test_two_runs_of_one_identity_are_byte_equal_and_another_seed_is_not(tiny, t
 
 def test_a_shared_evaluation_of_the_start_changes_no_byte(tiny, tmp_path):
     cell(small(), tmp_path / "first")
-    assert len(train._STARTS) == 2
+    assert len(recorder._STARTS) == 2
     cell(small(), tmp_path / "shared")
     assert digests(tmp_path / "first") == digests(tmp_path / "shared")
 

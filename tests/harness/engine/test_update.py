@@ -111,6 +111,9 @@ def test_the_gradient_of_a_step_does_not_depend_on_how_it_is_computed(tiny, monk
     run = free_run(config_for(objective, region))
     if precision < 1e-9:
         exact(double(run), monkeypatch)
+    elif run.coef:
+        # a divergence's gradient is ratio - 1: log-probabilities that differ by 1e-2 keep 5 digits of it in float32
+        precision *= 10
     parts = moved(run, roll(run))
     whole = gradient(run, recut(parts, 64), monkeypatch)
     for rows in (1, 3) if precision < 1e-9 else (3,):
@@ -292,7 +295,7 @@ def test_the_probe_of_a_region_that_does_not_ask_is_booked_and_not_charged(tiny)
 def test_dual_ascent_ends_near_its_bound_where_no_region_exceeds_it(tiny):
     delta, found = 0.05, {}
     for region in ({"name": "none"}, {"name": "dual", "delta": delta, "coef": 1.0, "rate": 0.5}):
-        settings = {"learning_rate": 2e-3, "warmup_updates": 0, "epochs": 2, "micro_batch_rows": 32}
+        settings = {"learning_rate": 3e-3, "warmup_updates": 0, "epochs": 2, "micro_batch_rows": 32}
         run = free_run(make_config(trust_region=region, update=settings, rollout={"group_size": 8}))
         divergences = []
         for iteration in range(14):

@@ -18,7 +18,6 @@ from harness.engine.rollout import collect
 from harness.engine.run import build_run
 from harness.engine.tokenizer import CharTokenizer
 from harness.engine.update import update_policy
-from harness.engine.warm_start import demonstrations
 from harness.sweeps.run_folder import RunFolder
 
 PLUGINS = Path(__file__).parent / "even_answer.py"
@@ -58,10 +57,13 @@ def make_policy(seed=0, *, attention="sdpa", moe=None, dtype=torch.float32, voca
 
 def teach(policy, steps=80):
     """Train ``policy`` on bare answers until it writes something like them and ends."""
-    stream = demonstrations(tasks.make("arithmetic", train_size=400), policy, 0, 0.0)
+    task = tasks.make("arithmetic", train_size=400)
+    examples = task.examples("train")
+    pairs = [(policy.tokenizer.encode(task.prompt(e)), [*policy.tokenizer.encode(task.gold(e)), 1]) for e in examples]
     adam = torch.optim.Adam(policy.model.parameters(), lr=1e-2)
-    for _ in range(steps):
-        prompts, responses = zip(*(next(stream) for _ in range(24)), strict=True)
+    for step in range(steps):
+        first = 24 * step % (len(pairs) - 24)
+        prompts, responses = zip(*pairs[first : first + 24], strict=True)
         ids = pad_right(responses, 0, policy.device)
         mask = torch.arange(ids.shape[1]) < torch.tensor([len(r) for r in responses])[:, None]
         scored = score_responses(policy, prompts, ids, mask, temperature=1.0, chunk_tokens=1 << 16)
