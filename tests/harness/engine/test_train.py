@@ -170,7 +170,7 @@ def test_first_rollouts_are_equal_across_objectives_and_regions_and_differ_acros
     firsts = []
     for number, (objective, region, seed) in enumerate(cells):
         experiences.clear()
-        config = make_config(
+        config = small(
             objective={"name": objective}, trust_region={"name": region}, seed=seed, budget={"amount": 1},
             eval={"points": 1, "num_prompts": 1, "test_prompts": 1},
         )  # fmt: skip

@@ -105,8 +105,10 @@ def config_for(objective, region, **more):
     return make_config(objective={"name": objective, **extra}, trust_region={"name": region}, **more)
 
 
-@pytest.mark.parametrize("precision", [1e-12, 1e-6], ids=["float64", "float32"])
-@pytest.mark.parametrize(("objective", "region"), PAIRS)
+@pytest.mark.parametrize(
+    ("objective", "region", "precision"),
+    [(*pair, 1e-12) for pair in PAIRS] + [(*pair, 1e-6) for pair in PAIRS if pair[1] in ("none", "dual")],
+)
 def test_the_gradient_of_a_step_does_not_depend_on_how_it_is_computed(tiny, monkeypatch, objective, region, precision):
     run = free_run(config_for(objective, region))
     if precision < 1e-9:

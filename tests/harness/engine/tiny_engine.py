@@ -76,7 +76,7 @@ def teach(policy, steps=80):
 def make_config(**tables):
     """Return a small run; tables are merged over its own."""
     base = {
-        "task": plugin("EvenAnswer", train_size=50, validation_size=20, test_size=20),
+        "task": plugin("EvenAnswer", operands=[2, 3, 3, 3, 4], train_size=50, validation_size=20, test_size=20),
         "rollout": {"num_prompts": 4, "group_size": 4, "max_response_tokens": 8},
         "update": {"minibatches": 2, "micro_batch_rows": 4, "learning_rate": 3e-3, "warmup_updates": 2},
         "budget": {"axis": "updates", "amount": 4},
