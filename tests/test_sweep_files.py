@@ -11,7 +11,7 @@ from harness.engine.train import identity
 from harness.sweeps.grid import expand
 
 ROOT = Path(__file__).parent.parent
-SWEEPS = sorted((ROOT / "results").glob("*/*.toml"))
+SWEEPS = sorted(file for file in (ROOT / "results").rglob("*.toml") if "runs" not in file.parts)
 
 
 def test_there_is_a_shipped_sweep() -> None:

@@ -44,7 +44,8 @@ class Recorder:
     def begin(self) -> None:
         """Evaluate the start; record the surrogate's shape and where the parts of the run come from."""
         self._folder.write_atomic("run.json", self._run.config.model_dump_json().encode())
-        self._folder.write_atomic("surrogate.json", dump_json(surrogate_shape(self._run)).encode())
+        shape = {name: [_finite(value) for value in column] for name, column in surrogate_shape(self._run).items()}
+        self._folder.write_atomic("surrogate.json", dump_json(shape).encode())
         self._evaluate("validation", 0.0)
         self._evaluate("test", 0.0)
 

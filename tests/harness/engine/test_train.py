@@ -141,9 +141,11 @@ def test_a_step_that_the_clock_overtakes_is_undone(tiny, tmp_path, monkeypatch):
         Clock.now += 6
 
     monkeypatch.setattr(Optimizer, "step", slow)
-    cell(make_config(budget={"axis": "seconds", "amount": 10.0}, eval={"points": 1}), tmp_path)
+    cell(make_config(budget={"axis": "seconds", "amount": 10.0}, eval={"points": 4}), tmp_path)
     assert len(snapshots) == 2
-    final = lines(tmp_path, "evals")[-1]
+    rows = lines(tmp_path, "evals")
+    assert [row["fraction"] for row in rows if row["split"] == "validation"] == [0, 0.25, 0.5, 0.75, 1.0]
+    final = rows[-1]
     assert final["updates"] == status(tmp_path)["totals"]["updates"] == 1
     weights = list(load_file(tmp_path / "weights.safetensors").values())
     total = sum(float(w.double().sum()) for w in weights)
@@ -300,6 +302,11 @@ def test_an_objective_that_is_not_finite_is_a_recorded_failure(tiny, tmp_path, s
     assert ended["cause"] == expected
     assert ended["totals"]["iterations"] == 1
     assert not (tmp_path / "weights.safetensors").exists()
+
+
+def test_the_seconds_of_a_run_that_fails_at_once_are_kept(tiny, tmp_path):
+    with pytest.raises(RunFailed):
+        cell(small(objective=plugin("Poisoned", at=0)), tmp_path)
     timing = lines(tmp_path, "timing")[-1]
     assert timing["total"]
     assert timing["train_seconds"] > 0
