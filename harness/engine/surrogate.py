@@ -1,5 +1,6 @@
 """The shape of an objective's surrogate: loss and gradient weight of one response against the ratio of its tokens."""
 
+import itertools
 import math
 from typing import Any
 
@@ -18,21 +19,32 @@ RATIOS = tuple(round(0.5 + 0.01 * i, 2) for i in range(101))
 def surrogate_shape(run: Run) -> dict[str, list[float]]:
     """Return {"ratio", "advantage", "loss", "weight"}, one entry a ratio and advantage.
 
-    "loss" is that of a response of ``RESPONSE_TOKENS`` tokens, all of one ratio; "weight" is c_t, minus its derivative
-    with respect to one token's log-probability, scaled so that REINFORCE's would be the advantage.
+    "weight" is c_t of a response of ``RESPONSE_TOKENS`` tokens, all of one ratio: minus the derivative of its loss with
+    respect to one token's log-probability, scaled so that REINFORCE's would be the advantage. "loss" is minus the
+    function that has this derivative and is the advantage at ratio 1 (trapezoids over the log-ratio): what an optimizer
+    descends that sees these weights. Where the loss's own value has that derivative the two agree but for scale; the
+    value of a loss with a detached weight means nothing.
     """
     columns: dict[str, list[float]] = {"ratio": [], "advantage": [], "loss": [], "weight": []}
     for advantage in (1.0, -1.0):
-        for ratio in RATIOS:
-            loss, weight = _response(run, ratio, advantage)
-            columns["ratio"].append(ratio)
-            columns["advantage"].append(advantage)
-            columns["loss"].append(loss)
-            columns["weight"].append(weight)
+        weights = [_weight(run, ratio, advantage) for ratio in RATIOS]
+        columns["ratio"] += RATIOS
+        columns["advantage"] += [advantage] * len(RATIOS)
+        columns["loss"] += [-value for value in _integral(weights, advantage)]
+        columns["weight"] += weights
     return columns
 
 
-def _response(run: Run, ratio: float, advantage: float) -> tuple[float, float]:
+def _integral(weights: list[float], at_one: float) -> list[float]:
+    """Return the integral of ``weights`` over the logarithm of ``RATIOS``, ``at_one`` at ratio 1."""
+    logs = [math.log(ratio) for ratio in RATIOS]
+    steps = [(b - a) * (v + w) / 2 for a, b, v, w in zip(logs, logs[1:], weights, weights[1:], strict=False)]
+    running = [0.0, *itertools.accumulate(steps)]
+    return [value - running[RATIOS.index(1.0)] + at_one for value in running]
+
+
+def _weight(run: Run, ratio: float, advantage: float) -> float:
+    """Return c_t of a response whose tokens all have one ratio."""
     shape = (1, RESPONSE_TOKENS)
     old = torch.full(shape, -1.0, dtype=torch.float64)
     logprobs = (old + math.log(ratio)).requires_grad_()
@@ -60,4 +72,4 @@ def _response(run: Run, ratio: float, advantage: float) -> tuple[float, float]:
     )  # fmt: skip
     loss = (run.objective.token_loss(batch).policy * run.objective.aggregation(step)).sum()
     gradient = torch.autograd.grad(loss, logprobs)[0]
-    return loss.item(), -RESPONSE_TOKENS * gradient[0, 0].item() + 0.0
+    return -RESPONSE_TOKENS * gradient[0, 0].item() + 0.0

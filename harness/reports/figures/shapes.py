@@ -93,8 +93,9 @@ def surrogate_shape(study: Study, baseline: str) -> Figure:
         handle.set_label(" = ".join(chosen[arm] for arm in merged[str(handle.get_label())]))
         handle.set(linestyle="-", linewidth=2)
     caption = [
-        "One response whose tokens all have the ratio on the x axis; the surrogate is minus the loss. Names joined by "
-        "= have the same curves. Trust regions are left out: they add a term of their own."
+        "One response whose tokens all have the ratio on the x axis. Weight: what a token's log-probability is pushed "
+        "by; surrogate: the function with that slope, A at ratio 1 (a detached loss has no value of its own). Names "
+        "joined by = have the same curves. Trust regions are left out: they add a term of their own."
     ]
     compose(figure, handles, [*caption, *trouble_caption(study)])
     return figure

@@ -1,6 +1,7 @@
 """One optimizer step is one sum: how it is cut, padded and ordered changes nothing; what is charged is what is made."""
 
 import dataclasses
+import math
 
 import pytest
 import torch
@@ -279,7 +280,8 @@ def test_the_dual_coefficient_follows_its_formula_and_its_probe_is_charged(tiny)
     update(run, parts)
     before = run.ledger.spent.flops
     found = train._measure(run, *parts[:1], *parts[2:], parts[1])
-    assert run.coef == pytest.approx(max(0.0, 0.7 + 0.5 * (found["divergence"] / 0.01 - 1)), abs=1e-12)
+    violation = min(found["divergence"] / 0.01 - 1, 1.0)
+    assert run.coef == pytest.approx(0.7 * math.exp(0.5 * violation), abs=1e-12)
     assert run.coef != 0.7
     assert run.ledger.spent.flops - before == run.ledger.phases["probe"].flops > 0
 
@@ -296,7 +298,7 @@ def test_the_probe_of_a_region_that_does_not_ask_is_booked_and_not_charged(tiny)
 
 def test_dual_ascent_ends_near_its_bound_where_no_region_exceeds_it(tiny):
     delta, found = 0.05, {}
-    for region in ({"name": "none"}, {"name": "dual", "delta": delta, "coef": 1.0, "rate": 0.5}):
+    for region in ({"name": "none"}, {"name": "dual", "delta": delta}):
         settings = {"learning_rate": 3e-3, "warmup_updates": 0, "epochs": 2, "micro_batch_rows": 32}
         run = free_run(make_config(trust_region=region, update=settings, rollout={"group_size": 8}))
         divergences = []
