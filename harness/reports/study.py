@@ -52,6 +52,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "metrics.csv": ("cell", "iteration"),
 }
 CONFIG_PREFIX = "config."
+PHASE_PREFIX = "phase."
 DEFAULT_BASELINE = "grpo"
 
 
@@ -60,7 +61,8 @@ class Study:
     """One study's records, one DataFrame a file, columns as in ``SCHEMA``."""
 
     cells: pd.DataFrame
-    """One row a cell, in the sweep's order; also ``config.<dotted.key>`` for each setting that differs."""
+    """One row a cell, in the sweep's order; also ``config.<dotted.key>`` (text) for each setting that differs and
+    ``phase.<phase>.<amount>`` (numbers) of the ledger."""
     timing: pd.DataFrame
     """Wall-clock seconds and peak memory in bytes: not reproducible."""
     evals: pd.DataFrame
@@ -155,7 +157,7 @@ def _convert(name: str, column: str, values: pd.Series) -> pd.Series:
         if len(wrong):
             allowed = ", ".join(repr(word) for word in sorted(CHOICES[column]))
             raise ValueError(f"{name}: column {column!r} holds {wrong.iloc[0]!r}; allowed: {allowed}")
-    if column in TEXT_COLUMNS or column.startswith(CONFIG_PREFIX) or column not in SCHEMA[name]:
+    if column in TEXT_COLUMNS or not (column in SCHEMA[name] or column.startswith(PHASE_PREFIX)):
         return values
     return pd.Series([_number(name, column, value) for value in values], index=values.index, dtype="float64")
 

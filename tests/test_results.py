@@ -1,0 +1,55 @@
+"""What is shipped under results/ follows from its own records."""
+
+from pathlib import Path
+
+import pytest
+
+from harness.config.loading import load_sweep
+from harness.reports.report import write_report
+from harness.reports.study import load_study
+
+ROOT = Path(__file__).parent.parent
+STUDIES = sorted(folder.parent for folder in (ROOT / "results").glob("*/tables"))
+MAX_RECORDS_BYTES = 5_000_000
+
+
+def test_there_is_a_shipped_study() -> None:
+    assert ROOT / "results" / "quick" in STUDIES
+
+
+@pytest.mark.parametrize("folder", STUDIES, ids=lambda f: f.name)
+def test_tables_and_figures_come_from_the_committed_records(folder: Path, tmp_path: Path) -> None:
+    sweep = load_sweep(folder / "sweep.toml")
+    written = write_report(load_study(folder / "records"), tmp_path, baseline=sweep.baseline)
+    names = {str(path.relative_to(tmp_path)) for path in written}
+    shipped = {str(path.relative_to(folder)) for part in ("tables", "figures") for path in (folder / part).iterdir()}
+    assert names == shipped
+    for path in (tmp_path / "tables").iterdir():
+        assert path.read_bytes() == (folder / "tables" / path.name).read_bytes(), path.name
+
+
+@pytest.mark.parametrize("folder", STUDIES, ids=lambda f: f.name)
+def test_records_are_complete_and_small(folder: Path) -> None:
+    study = load_study(folder / "records")
+    sweep = load_sweep(folder / "sweep.toml")
+    assert set(study.cells["status"]) == {"completed"}
+    assert set(study.cells["seed"]) == set(sweep.seeds)
+    assert sum(file.stat().st_size for file in (folder / "records").iterdir()) < MAX_RECORDS_BYTES
+
+
+def test_every_arm_of_the_quick_study_gains_on_both_tasks() -> None:
+    study = load_study(ROOT / "results" / "quick" / "records")
+    tests = study.evals.query("split == 'test'").merge(study.cells[["cell", "arm", "task"]], on="cell")
+    assert (tests["num_prompts"] >= 500).all()
+    mean = tests.groupby(["arm", "task", "fraction"])["score"].mean().unstack()
+    assert len(mean) == 16
+    assert (mean[1.0] > mean[0.0]).all()
+
+
+def test_every_cell_of_the_quick_study_ends_within_one_update_of_the_budget() -> None:
+    cells = load_study(ROOT / "results" / "quick" / "records").cells
+    update = (cells["phase.update.flops"] + cells["phase.critic.flops"].fillna(0)) / cells["updates"]
+    left = cells["budget_amount"] - cells["spent_flops"]
+    assert (left >= 0).all()
+    assert (left < 1.5 * update).all()  # the update that no longer fitted may be larger than the mean one
+    assert (cells.loc[cells["arm"] == "ppo", "phase.critic.flops"] > 0).all()
