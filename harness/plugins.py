@@ -102,7 +102,11 @@ def check_run(config: RunConfig) -> dict[str, Any]:
     if (wanted == "several" and updates == 1) or (wanted == "one" and updates > 1):
         raise UserError(
             f"objective {name!r} wants {wanted} updates a rollout, but update.minibatches x update.epochs = {updates}"
-            + (": every ratio is 1 in the first update" if wanted == "several" else "")
+            + (
+                ": every ratio is 1 in the first update; set one of them to 2 or more"
+                if updates == 1
+                else "; set both to 1"
+            )
         )
     if config.rollout.group_size < chosen.min_group_size:
         raise UserError(
