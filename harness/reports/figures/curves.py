@@ -121,6 +121,8 @@ def _dynamics(
 
     def points(cell: str) -> pd.DataFrame:
         rows = study.metrics[study.metrics["cell"] == cell].dropna(subset=[column, "updates"])
+        whole = rows["kl_old_per_sequence_nats"].notna()  # an iteration that the budget cut short has none
+        rows = rows[whole] if whole.any() else rows
         return pd.DataFrame({"step": rows["iteration"], "x": rows["updates"], "y": rows[column]})
 
     _, crossed = draw_panels(study, panels, runs_by_arm(study, points), column, "range", marker=False)
