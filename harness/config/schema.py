@@ -55,7 +55,9 @@ class RolloutConfig(Section):
     group_size: int = Field(8, ge=1, description="responses a prompt (G)")
     max_response_tokens: int = Field(52, ge=1, description="length limit, end token included")
     temperature: float = Field(1.0, gt=0, description="divides the logits, when sampling and in every log-probability")
-    max_resamples: int = Field(0, ge=0, description="extra rounds to replace groups that the objective rejects")
+    max_resamples: int = Field(
+        0, ge=0, description="extra rounds to replace groups that the objective rejects; most objectives reject none"
+    )
 
 
 class UpdateConfig(Section):

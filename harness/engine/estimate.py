@@ -6,8 +6,10 @@ cost of one an upper.
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from harness import plugins
 from harness.config.errors import UserError
@@ -23,12 +25,12 @@ _CHARACTERS_A_TOKEN = 3  # of a pretrained tokenizer, roughly
 
 @dataclass(frozen=True)
 class Estimate:
-    """A cell's cost, at most.
+    """A cell's cost with responses as long as the limit.
 
     Attributes:
-        flops: useful FLOPs it will spend; NaN where the budget is in seconds.
-        iterations: rollouts; NaN where the budget is in seconds.
-        updates: optimizer steps; NaN where the budget is in seconds.
+        flops: useful FLOPs it will spend at most; NaN where the budget is in seconds.
+        iterations: rollouts, at least (on the axis of updates: exactly); NaN where the budget is in seconds.
+        updates: optimizer steps, at least (on the axis of updates: exactly); NaN where the budget is in seconds.
         smallest_update_flops: useful FLOPs of the smallest rollout with one update.
     """
 
@@ -78,16 +80,26 @@ def estimate_cell(config: RunConfig) -> Estimate:
 def _shape(config: RunConfig) -> ModelShape:
     if config.policy.name in PRESETS:
         return ModelShape.from_config({**PRESETS[config.policy.name], "vocab_size": CharTokenizer.vocab_size})
-    file = Path(config.policy.name) / "config.json"
     try:
-        return ModelShape.from_config(json.loads(file.read_text(encoding="utf-8")))
-    except OSError:
+        return ModelShape.from_config(_pretrained_config(config.policy.name))
+    except (OSError, ValueError) as error:
+        cause = str(error).strip().splitlines()[0]
         raise UserError(
-            f"policy {config.policy.name!r} is neither an embedded preset ({', '.join(PRESETS)}) nor a folder with a "
-            "config.json: its cost cannot be estimated"
+            f"policy {config.policy.name!r} is neither an embedded preset ({', '.join(PRESETS)}) nor the folder or hub "
+            f"name of a model: {cause}"
         ) from None
-    except (KeyError, ValueError) as error:
-        raise UserError(f"{file} is not the configuration of a Llama-like model: {error}") from None
+    except KeyError as error:
+        raise UserError(f"policy {config.policy.name!r} is no Llama-like model: its config lacks {error}") from None
+
+
+def _pretrained_config(name: str) -> Mapping[str, Any]:
+    """Return the config.json of a folder, or of a model that transformers finds by its name."""
+    file = Path(name) / "config.json"
+    if file.is_file():
+        return json.loads(file.read_text(encoding="utf-8"))
+    from transformers import AutoConfig  # takes a second: only where a hub name asks for it
+
+    return AutoConfig.from_pretrained(name).to_dict()
 
 
 def _prompt_tokens(config: RunConfig) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from harness.engine.ledger import Ledger
 from harness.engine.optimizer import Optimizer
 from harness.engine.policy import Policy, load_policy
 from objectives import Objective
-from objectives.trust_region import TrustRegion
+from objectives.trust_region import TrustRegion, Verdict
 from tasks.base import Task
 
 __all__ = ["Run", "build_run"]
@@ -57,6 +57,20 @@ class Run:
     def updates(self) -> int:
         """Optimizer steps of the policy so far."""
         return self.optimizer.steps
+
+    def settle(self, verdict: Verdict) -> bool:
+        """Take over the region's coefficient; return whether the rollout's updates end.
+
+        Raises:
+            UserError: the region scales the last step, which this engine cannot do yet.
+        """
+        if verdict.scale != 1:
+            raise UserError(
+                f"trust region {self.config.trust_region.name!r} keeps {verdict.scale:g} of the last step; this engine "
+                "makes steps whole: leave Verdict.scale at 1"
+            )
+        self.coef = verdict.coef
+        return verdict.stop
 
 
 def build_run(config: RunConfig) -> Run:

@@ -119,7 +119,7 @@ def _measure(
     """Measure the divergence after the updates; a region that asked for it decides its next coefficient from it."""
     if run.region.measured == "after_rollout":
         moved = probe(run, experience, rollout, targets, plan)
-        run.coef = run.region.update(run.coef, moved["divergence"]).coef
+        run.settle(run.region.update(run.coef, moved["divergence"]))  # there is no update left to stop
         return moved
     with run.ledger.outside("diagnostic"):
         return probe(run, experience, rollout, targets, plan)

@@ -68,12 +68,9 @@ def _step(
     if run.critic is not None:
         metrics.add("value_loss", sums.value)
 
-    if run.region.measured == "before_step":
-        verdict = run.region.update(run.coef, sums.divergence)
-        run.coef = verdict.coef
-        if verdict.stop:
-            run.ledger.cancel_update()
-            return True
+    if run.region.measured == "before_step" and run.settle(run.region.update(run.coef, sums.divergence)):
+        run.ledger.cancel_update()
+        return True
     before = [optimizer.snapshot() for optimizer in optimizers] if run.ledger.axis == "seconds" else []
     for optimizer in optimizers:  # all of them, before any steps: one bad gradient must not move the other model
         metrics.add(f"{optimizer.what}_grad_norm", optimizer.clip())

@@ -8,6 +8,7 @@ import torch
 from tiny_engine import double, free_run, make_config, plugin, roll, update
 
 import objectives
+from harness.config.errors import UserError
 from harness.engine import train
 from harness.engine import update as update_module
 from harness.engine.ledger import BudgetExhausted, Ledger
@@ -18,6 +19,7 @@ from harness.engine.probe import probe
 from harness.engine.run import build_run
 from harness.engine.terms import divergence_weights
 from objectives import Origin, trust_region
+from objectives.trust_region import Verdict
 
 PAIRS = [(o, r) for o in objectives.names() for r in trust_region.names()]
 
@@ -355,3 +357,12 @@ def test_all_rows_without_a_reward_give_a_finite_step_of_zero(tiny, monkeypatch)
     unknown = dataclasses.replace(rollout, rewards=torch.full_like(rollout.rewards, torch.nan))
     found = gradient(run, (experience, plan, unknown, run.objective.targets(unknown)), monkeypatch)
     assert (found == 0).all()
+
+
+def test_a_region_that_scales_the_last_step_is_refused_and_not_ignored(tiny):
+    run = free_run(make_config())
+    with pytest.raises(UserError, match="makes steps whole"):
+        run.settle(Verdict(0.1, scale=0.5))
+    assert run.coef == 0
+    assert run.settle(Verdict(0.1, stop=True))
+    assert run.coef == 0.1
