@@ -7,7 +7,7 @@ from typing import Protocol
 from matplotlib.figure import Figure
 
 from harness.reports.figures import bars, curves, points, shapes
-from harness.reports.figures.style import applied
+from harness.reports.figures.style import applied, settle
 from harness.reports.study import Study
 
 __all__ = ["FIGURES", "Drawing"]
@@ -31,8 +31,7 @@ def _styled(draw: Callable[[Study, str], Figure]) -> Drawing:
     def drawing(study: Study, baseline: str | None = None, style: str | Path | None = None) -> Figure:
         with applied(style):
             figure = draw(study, study.baseline(baseline))
-            figure.draw_without_rendering()  # places everything once; saving twice then costs no second layout
-            figure.set_layout_engine("none")
+            settle(figure)
             return figure
 
     drawing.__doc__ = draw.__doc__

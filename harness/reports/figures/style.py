@@ -36,6 +36,8 @@ SMALL = 7
 """Smallest font, points."""
 POINTS_PER_INCH = 72
 LINE_HEIGHT = 1.35
+PLACE_DECIMALS = 6
+"""Of a panel's place as a share of the figure: far above the noise of the layout, far below a dot."""
 CHARACTER_WIDTH = 0.48
 """Of the font size, on the average; used to wrap and to place text before it is drawn."""
 RC = {
@@ -154,6 +156,17 @@ def compose(figure: Figure, handles: Sequence[Artist], caption: Sequence[str]) -
     figure.text(0.01, (below - 0.35 * SMALL * LINE_HEIGHT / POINTS_PER_INCH) / height, text, va="top", fontsize=SMALL)
     if handles:
         figure.legend(handles=handles, loc="upper center", ncols=columns, bbox_to_anchor=(0.5, 1), borderaxespad=0.3)
+
+
+def settle(figure: Figure) -> None:
+    """Lay the panels out once, for good, and round their places.
+
+    The solver of the layout orders its variables by memory address, so the last bits of a place differ from run to run.
+    """
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    for axes in figure.axes:
+        axes.set_position([round(float(end), PLACE_DECIMALS) for end in axes.get_position().bounds])
 
 
 def arm_handles(study: Study, with_marker: bool = False) -> list[Artist]:

@@ -12,7 +12,7 @@ from matplotlib.text import Text
 from synthetic_study import ARMS, write_study
 
 from harness.reports.figures import FIGURES
-from harness.reports.figures.style import PAGE, SMALL, applied, looks, save
+from harness.reports.figures.style import PAGE, PLACE_DECIMALS, SMALL, applied, looks, save
 from harness.reports.statistics import mean_interval
 from harness.reports.study import load_study
 
@@ -216,3 +216,9 @@ def test_a_users_style_is_applied_on_top_and_leaves_no_trace(tmp_path):
 def test_an_unknown_format_is_refused(drawn):
     with pytest.raises(ValueError, match="unknown figure format 'svg'; known: png, pdf"):
         save(drawn["entropy"], "svg")
+
+
+@pytest.mark.parametrize("name", list(FIGURES))
+def test_places_of_panels_are_rounded_above_the_noise_of_the_layout(drawn, name):
+    places = [end for axes in drawn[name].axes for end in axes.get_position().bounds]
+    assert all(abs(end - round(end, PLACE_DECIMALS)) < 1e-12 for end in places)
