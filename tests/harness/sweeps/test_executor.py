@@ -37,7 +37,19 @@ def write_sweep(folder, text=BASE):
 def start(sweep, out, *flags, sleep="0", log=""):
     environment = {**os.environ, "PYTHONPATH": f"{HERE}:{ROOT}", "FAKE_SLEEP": sleep, "FAKE_LOG": str(log)}
     command = [sys.executable, str(HERE / "fake_sweep.py"), str(sweep), str(out), *flags]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=_hear_ctrl_c,
+    )
+
+
+def _hear_ctrl_c():
+    """A shell starts background jobs with SIGINT ignored, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def finish(process):
