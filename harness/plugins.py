@@ -71,6 +71,8 @@ def portable(config: RunConfig) -> dict[str, Any]:
     tables = config.model_dump(mode="json")
     for name in ("task", "objective", "trust_region"):
         tables[name]["name"] = label(getattr(config, name))
+    for name in ("policy", "teacher"):
+        tables[name]["weights"] = Path(tables[name]["weights"]).name
     return tables
 
 
@@ -107,6 +109,13 @@ def check_run(config: RunConfig) -> dict[str, Any]:
                 if updates == 1
                 else "; set both to 1"
             )
+        )
+    from objectives import Objective
+
+    if type(chosen).keep_groups is not Objective.keep_groups and not config.rollout.max_resamples:
+        raise UserError(
+            f"objective {name!r} replaces groups that it rejects: say how often with rollout.max_resamples >= 1 (every "
+            "round is charged to the budget; what is still missing then is filled with rejected groups)"
         )
     if config.rollout.group_size < chosen.min_group_size:
         raise UserError(

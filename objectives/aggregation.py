@@ -10,7 +10,7 @@ from torch import Tensor
 
 from objectives.base import Step
 
-__all__ = ["constant", "sequence_mean", "token_mean"]
+__all__ = ["constant", "prompt_mean", "sequence_mean", "token_mean"]
 
 
 def _dtype(step: Step) -> torch.dtype:
@@ -29,7 +29,7 @@ def sequence_mean(step: Step) -> Tensor:
 
 
 def token_mean(step: Step) -> Tensor:
-    """Return 1 / tokens of the whole step: every token counts alike (PPO; DAPO's global variant)."""
+    """Return 1 / tokens of the whole step: every token counts alike (PPO; DAPO as most libraries have it)."""
     mask = step.loss_mask
     return mask.to(_dtype(step)) / mask.sum().clamp(min=1)
 
@@ -38,3 +38,13 @@ def constant(step: Step) -> Tensor:
     """Return 1 / (rows * max_response_tokens): no response's length matters to another's weight (Dr. GRPO)."""
     mask = step.loss_mask
     return mask.to(_dtype(step)) / (_rows(mask) * step.max_response_tokens)
+
+
+def prompt_mean(step: Step) -> Tensor:
+    """Return 1 / (prompts * tokens of the prompt's group): mean over prompts of the mean over tokens (DAPO, eq. 8)."""
+    mask = step.loss_mask
+    tokens = mask.sum(1)
+    groups = torch.zeros(int(step.group.max()) + 1 if len(step.group) else 0, dtype=tokens.dtype, device=mask.device)
+    groups = groups.scatter_add(0, step.group, tokens)
+    share = groups[step.group].clamp(min=1) * (groups > 0).sum().clamp(min=1)
+    return mask.to(_dtype(step)) / share[:, None]

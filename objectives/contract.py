@@ -62,7 +62,7 @@ def _zero_advantages(targets: Targets) -> Targets:
 
 
 def _on_policy(objective: Objective) -> None:
-    outcome = one_step(objective, random_case(objective.requires, spread=0))
+    outcome = one_step(objective, random_case(objective.requires, spread=0), penalty=False)
     expected = -outcome.weights * outcome.targets.advantages
     off = gap(outcome.gradients["logprobs"], expected)
     message = "at pi_theta = pi_old the policy gradient must be -weights * advantages (REINFORCE): token_loss is a loss"
@@ -110,9 +110,9 @@ def _row_order(objective: Objective) -> None:
 
 
 def _zero_advantage(objective: Objective) -> None:
-    outcome = one_step(objective, random_case(objective.requires), edit=_zero_advantages)
+    outcome = one_step(objective, random_case(objective.requires), edit=_zero_advantages, penalty=False)
     gradient = outcome.gradients["logprobs"]
-    expect(bool((gradient == 0).all()), "zero advantages must give zero policy gradient; a penalty is a TrustRegion")
+    expect(bool((gradient == 0).all()), "zero advantages must give zero policy gradient; see TokenLoss.penalty")
 
 
 def _extremes(objective: Objective) -> None:
@@ -166,7 +166,7 @@ def _unknown_reward(objective: Objective) -> None:
 def _clipped(objective: Objective) -> None:
     near = random_case(objective.requires, spread=0.5)
     for case in (near, far(near, 15.0, every=3), far(near, 30.0, every=3)):
-        outcome = one_step(objective, case)
+        outcome = one_step(objective, case, penalty=False)
         shape = outcome.weights.shape
         for name, value in outcome.stats.items():
             expect(value.shape == shape, f"stats[{name!r}] has shape {tuple(value.shape)}, expected [B, T]")

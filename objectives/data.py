@@ -81,6 +81,9 @@ class Rollout:
             token of row i.
         greedy_rewards: [N] float, reward of the greedy response to the row's prompt.
         correct: [N] float, 1 right, 0 wrong, NaN unknown; apart from a shaped reward.
+        uniforms: [N, T] float in [0, 1), keyed by seed and rollout: the same whatever the policy.
+        step_ends: [N, T] bool, tokens whose text ends a step of the response (``rollout.delimiters``).
+        task_steps: [N, T] int64, number of the task's own step that a token belongs to, non-decreasing along a row.
         max_response_tokens: the length limit of this rollout, tokens; T if not given.
     """
 
@@ -98,6 +101,9 @@ class Rollout:
     old_values: Tensor | None = None
     greedy_rewards: Tensor | None = None
     correct: Tensor | None = None
+    uniforms: Tensor | None = None
+    step_ends: Tensor | None = None
+    task_steps: Tensor | None = None
     max_response_tokens: int | None = None
 
     def __post_init__(self) -> None:
@@ -219,6 +225,8 @@ class TokenLoss:
         policy: [B, T] float; weighted by ``Objective.aggregation``.
         value: [B, T] float or None; averaged over the tokens of ``Targets.value_mask``; trains the critic only.
         entropy: [B, T] float or None, coefficient and sign included; weighted by ``Objective.aggregation``.
+        penalty: [B, T] float or None, what an objective adds whatever the advantages (a pull to pi_old, a teacher),
+            coefficient included; weighted by ``Objective.aggregation``; no trust region masks it.
         stats: named [B, T] tensors for the log, averaged over ``loss_mask``; "clipped" (bool, the clip is active
             at this token) feeds the clip fraction; an objective that never clips leaves it out.
     """
@@ -226,6 +234,7 @@ class TokenLoss:
     policy: Tensor
     value: Tensor | None = None
     entropy: Tensor | None = None
+    penalty: Tensor | None = None
     stats: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
 
 

@@ -11,47 +11,36 @@ Defaults: clip 0.2 as in PPO (the paper gives none); std is the sample deviation
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
-import torch
 from torch import Tensor
 
+from objectives.advantages import group_advantages, row_targets
 from objectives.aggregation import sequence_mean
-from objectives.base import Batch, Objective, Rollout, Step, Targets, TokenLoss
-from objectives.checks import require_at_least, require_between
-from objectives.ops import broadcast_rows, clip_ratio_pessimistic, group_advantages, log_ratio, saturated
+from objectives.base import Rollout, Step, Targets
+from objectives.checks import require_at_least
+from objectives.families import TokenClip
 
 
 @dataclass(frozen=True)
-class GRPO(Objective):
+class GRPO(TokenClip):
     """Group relative policy optimisation.
 
     Attributes:
-        clip_low: ratio is clipped to >= 1 - clip_low where the advantage is negative; in [0, 1].
-        clip_high: ratio is clipped to <= 1 + clip_high where the advantage is positive; at least 0.
         std_eps: added to the group's standard deviation, reward units.
     """
 
-    updates_per_rollout: ClassVar[Literal["one", "several", "any"]] = "several"
     min_group_size: ClassVar[int] = 2
 
-    clip_low: float = 0.2
-    clip_high: float = 0.2
     std_eps: float = 1e-6
 
     def __post_init__(self) -> None:
-        require_between(0, 1, clip_low=self.clip_low)
-        require_at_least(0, clip_high=self.clip_high, std_eps=self.std_eps)
+        super().__post_init__()
+        require_at_least(0, std_eps=self.std_eps)
 
     def aggregation(self, step: Step) -> Tensor:
         return sequence_mean(step)
 
     def targets(self, rollout: Rollout) -> Targets:
-        advantages = group_advantages(rollout.rewards, rollout.group, scale_by_std=True, std_eps=self.std_eps)
-        return Targets(broadcast_rows(advantages, rollout.scored), rollout.scored)
-
-    def token_loss(self, batch: Batch) -> TokenLoss:
-        pair = batch.logprobs, batch.old_logprobs, batch.loss_mask
-        ratio = torch.exp(log_ratio(*pair))
-        clipped = clip_ratio_pessimistic(ratio, batch.advantages, self.clip_low, self.clip_high)
-        return TokenLoss(policy=-clipped * batch.advantages, stats={"clipped": (clipped != ratio) | saturated(*pair)})
+        advantages = group_advantages(rollout.rewards, rollout.group, scale="group", std_eps=self.std_eps)
+        return row_targets(rollout, advantages)

@@ -5,22 +5,26 @@ A response a is cut into K segments; L_k = sum_{t in S_k} log(pi_theta / pi_old)
     rho_k = clip(exp(w_k L_k), 1 - low, 1 + high)
     loss  = -A rho / T_max,   rho = prod_k rho_k                                 combine = "product" (the proposal)
     loss  = -A mean_t rho_k(t)     (raw: -A sum_k rho_k / T_max)                 combine = "mean"
+    c_t   = A rho, 0 where the segment of t is clipped ("stopgrad": nowhere)
 
     clip_mode "plain":     the literal formula. Also clips a segment that lies on the wrong side of its advantage, which
                            then gets no gradient back; when all segments are clipped the response is dead.
     clip_mode "one_sided": clip only what goes further out: A > 0: min(rho_k, 1 + high); A < 0: max(rho_k, 1 - low).
                            Raw and as a product, a lower bound of the exact A prod_k exp(L_k), equal at pi_old.
+    clip_mode "outer_min": min(A rho, A rho_raw) of "plain"; a lower bound as well, and a tighter one.
     clip_mode "stopgrad":  rho of "plain" is a detached weight and every token keeps its gradient: -A rho log pi_theta.
 
+Weights: raw ratios (norm "none", no root) have gradient A per token whatever the length, divided by the constant
+rows * max_response_tokens; normalised forms average over a response, 1 / (rows * tokens of the row), as GSPO does.
 Differs from GSPO: the ratio is clipped per segment before the segments are combined, and (raw) is not normalised by
-length. One segment, norm "mean", one_sided: GSPO. One token a segment, combine "mean", one_sided: GRPO. One token a
-segment, product, outer_root "tokens", one_sided: GMPO. One segment, raw, one_sided: PPO on whole responses.
-
-Scale. For raw ratios (norm "none", no root) the exact sequence objective has gradient A per token whatever the length;
-it is divided by max_response_tokens, a constant. Normalised forms average over a response, as GSPO does.
-Invalid with one response a prompt, or one update a rollout. Segments are cut from the response and never move.
+length.
+Reduces to (presets of these names): GSPO: one segment, norm "mean", one_sided. GRPO: one token a segment, combine
+"mean", one_sided. GMPO: one token a segment, product, outer_root "tokens", one_sided. TRL's RLOO: one segment, raw,
+one_sided.
+Invalid with one response a prompt, or one update a rollout. Segments are cut from the response and from pi_old, and
+never move with pi_theta.
 Defaults are the literal proposal: K equal parts, raw ratios, product, plain clip. It names no numbers: 4 segments and
-clip 0.2 are ours. K equal parts are no stopping times (see ``segments.fixed_count``); segment_rule "fixed_length" is.
+clip 0.2 are ours. K equal parts are no stopping times (see ``segments.fixed_count``); all other rules are.
 """
 
 import math
@@ -28,13 +32,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+import torch
 from torch import Tensor
 
+from objectives.advantages import group_advantages, leave_one_out_advantages, row_targets
 from objectives.aggregation import constant, sequence_mean
 from objectives.base import Batch, Objective, Rollout, Step, Targets, TokenLoss
 from objectives.checks import require_at_least, require_between
-from objectives.ops import MAX_LOG_RATIO, broadcast_rows, group_advantages, log_ratio, masked, row_mean, saturated
-from objectives.segments import fixed_count, fixed_length, segment_sums
+from objectives.ops import MAX_LOG_RATIO, log_ratio, masked, row_mean, saturated
+from objectives.segments import READS, Rule, cut, segment_sums
 
 
 @dataclass(frozen=True)
@@ -42,16 +48,24 @@ class GSPOSubsequence(Objective):
     """GSPO with one clipped ratio a segment.
 
     Attributes:
-        segment_rule: "fixed_k" cuts every response into ``num_segments`` equal parts, "fixed_length" after every
-            ``segment_tokens`` tokens.
+        segment_rule: "fixed_k", "fixed_length", "delimiter", "entropy", "random" or "oracle": see ``segments.cut``.
         num_segments: K of "fixed_k", at least 1.
-        segment_tokens: tokens a segment of "fixed_length", at least 1.
+        segment_tokens: tokens a segment of "fixed_length", their mean of "random"; at least 1.
+        entropy_threshold: "entropy" cuts before tokens where pi_old's entropy exceeds this, nats, at least 0.
+        min_segment_tokens: no cut of the last four rules before a segment has so many tokens; at least 1.
+        max_segment_tokens: a cut of the same rules after so many in any case; None for no bound.
         norm: "none" for raw segment ratios exp(L_k), "mean" for exp(L_k / |S_k|).
         combine: "product" of segment ratios, or "mean" weighted by their tokens.
         outer_root: of a product: "none", "segments" (1/K) or "tokens" (1/T).
-        clip_mode: "plain", "one_sided" or "stopgrad".
+        clip_mode: "plain", "one_sided", "outer_min" or "stopgrad".
+        clip_scale: factor of the bounds' logarithms: "const" 1; "sqrt_len" the root of the segment's tokens (with norm
+            "mean" one over it), as the log-ratio scatters; "budget" 1/K, one response's bounds shared out.
         clip_low: segment ratio is clipped to >= 1 - clip_low; in [0, 1], 1 leaves it free.
         clip_high: segment ratio is clipped to <= 1 + clip_high; at least 0, inf leaves it free.
+        dual_clip: upper bound of a segment's ratio where A < 0, for "one_sided", which has none; above 1.
+        outer_low: the product is clipped to >= 1 - outer_low; in [0, 1]; None leaves it free.
+        outer_high: the product is clipped to <= 1 + outer_high; at least 0; None leaves it free.
+        advantages: "grpo" (R - mean) / std of the group, "dr_grpo" R - mean, or "rloo" R - mean of the others.
         std_eps: added to the group's standard deviation, reward units.
     """
 
@@ -61,25 +75,75 @@ class GSPOSubsequence(Objective):
         "literal": {},
         "one_sided": {"clip_mode": "one_sided"},
         "detached": {"clip_mode": "stopgrad"},
+        "rloo": {"num_segments": 1, "clip_mode": "one_sided", "advantages": "rloo"},
+        "gspo": {"num_segments": 1, "norm": "mean", "clip_mode": "one_sided", "clip_low": 3e-4, "clip_high": 4e-4},
+        "grpo": {
+            "segment_rule": "fixed_length",
+            "segment_tokens": 1,
+            "norm": "mean",
+            "combine": "mean",
+            "clip_mode": "one_sided",
+        },
+        "gmpo": {
+            "segment_rule": "fixed_length",
+            "segment_tokens": 1,
+            "outer_root": "tokens",
+            "clip_mode": "one_sided",
+            "clip_low": -math.expm1(-0.4),
+            "clip_high": math.expm1(0.4),
+        },
     }
 
-    segment_rule: Literal["fixed_k", "fixed_length"] = "fixed_k"
+    segment_rule: Rule = "fixed_k"
     num_segments: int = 4
     segment_tokens: int = 16
+    entropy_threshold: float = 1.0
+    min_segment_tokens: int = 1
+    max_segment_tokens: int | None = None
     norm: Literal["none", "mean"] = "none"
     combine: Literal["product", "mean"] = "product"
     outer_root: Literal["none", "segments", "tokens"] = "none"
-    clip_mode: Literal["plain", "one_sided", "stopgrad"] = "plain"
+    clip_mode: Literal["plain", "one_sided", "outer_min", "stopgrad"] = "plain"
+    clip_scale: Literal["const", "sqrt_len", "budget"] = "const"
     clip_low: float = 0.2
     clip_high: float = 0.2
+    dual_clip: float | None = None
+    outer_low: float | None = None
+    outer_high: float | None = None
+    advantages: Literal["grpo", "dr_grpo", "rloo"] = "grpo"
     std_eps: float = 1e-6
 
     def __post_init__(self) -> None:
         require_at_least(1, num_segments=self.num_segments, segment_tokens=self.segment_tokens)
-        require_between(0, 1, clip_low=self.clip_low)
-        require_at_least(0, clip_high=self.clip_high, std_eps=self.std_eps)
-        if self.combine == "mean" and self.outer_root != "none":
-            raise ValueError(f"outer_root = {self.outer_root!r} is a root of a product; use combine = 'product'")
+        require_at_least(1, min_segment_tokens=self.min_segment_tokens)
+        require_between(0, 1, clip_low=self.clip_low, outer_low=self.outer_low or 0)
+        require_at_least(0, clip_high=self.clip_high, std_eps=self.std_eps, outer_high=self.outer_high or 0)
+        require_at_least(0, entropy_threshold=self.entropy_threshold)
+        if self.max_segment_tokens is not None:
+            require_at_least(self.min_segment_tokens, max_segment_tokens=self.max_segment_tokens)
+        self._refuse_contradictions()
+
+    def _refuse_contradictions(self) -> None:
+        if self.combine == "mean":
+            of_product = {
+                "outer_root": self.outer_root != "none",
+                "clip_mode = 'outer_min'": self.clip_mode == "outer_min",
+                "outer_low": self.outer_low is not None,
+                "outer_high": self.outer_high is not None,
+            }
+            for setting, given in of_product.items():
+                if given:
+                    raise ValueError(f"{setting} is about a product of ratios; use combine = 'product'")
+        if self.dual_clip is not None:
+            if self.clip_mode != "one_sided":
+                raise ValueError(f"dual_clip is for clip_mode = 'one_sided'; {self.clip_mode!r} bounds ratios already")
+            if not self.dual_clip > 1:
+                raise ValueError(f"dual_clip = {self.dual_clip!r} must be above 1")
+
+    @property
+    def requires(self) -> frozenset[str]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """What the segment rule reads."""
+        return frozenset({READS[self.segment_rule]} if self.segment_rule in READS else ())
 
     @property
     def _raw(self) -> bool:
@@ -89,13 +153,21 @@ class GSPOSubsequence(Objective):
         return constant(step) if self._raw else sequence_mean(step)
 
     def targets(self, rollout: Rollout) -> Targets:
-        mask = rollout.scored
-        advantages = group_advantages(rollout.rewards, rollout.group, scale_by_std=True, std_eps=self.std_eps)
-        if self.segment_rule == "fixed_k":
-            segment = fixed_count(mask, self.num_segments)
+        segment = cut(
+            rollout,
+            self.segment_rule,
+            count=self.num_segments,
+            tokens=self.segment_tokens,
+            threshold=self.entropy_threshold,
+            min_tokens=self.min_segment_tokens,
+            max_tokens=self.max_segment_tokens,
+        )
+        if self.advantages == "rloo":
+            advantages = leave_one_out_advantages(rollout.rewards, rollout.group)
         else:
-            segment = fixed_length(mask, self.segment_tokens)
-        return Targets(broadcast_rows(advantages, mask), mask, extras={"segment": segment})
+            scale = "group" if self.advantages == "grpo" else "none"
+            advantages = group_advantages(rollout.rewards, rollout.group, scale=scale, std_eps=self.std_eps)
+        return row_targets(rollout, advantages, {"segment": segment})
 
     def token_loss(self, batch: Batch) -> TokenLoss:
         mask, segment = batch.loss_mask, batch.extras["segment"]
@@ -103,30 +175,58 @@ class GSPOSubsequence(Objective):
         pair = batch.logprobs, batch.old_logprobs, mask
         total, tokens = segment_sums(log_ratio(*pair), segment, mask)
         free = total / tokens.clamp(min=1) if self.norm == "mean" else total  # [B, segments], log ratio
-        bounded = self._clip(free, advantage)
+        bounded = self._clip(free, advantage, tokens)
+        clipped = (bounded != free).gather(1, segment)
         if self.combine == "product":
-            log_rho = (bounded * self._root(tokens)).sum(1, keepdim=True).expand_as(segment)
+            log_rho, clipped = self._product(bounded, free, advantage, tokens, clipped)
         else:
             log_rho = bounded.gather(1, segment)
         surrogate = log_rho.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
-        clipped = (bounded != free).gather(1, segment) | (log_rho.abs() > MAX_LOG_RATIO) | saturated(*pair)
+        clipped = clipped | (log_rho.abs() > MAX_LOG_RATIO) | saturated(*pair)
         if self.clip_mode == "stopgrad":
             policy = -surrogate.detach() * advantage * masked(batch.logprobs, mask)
         else:
             policy = -surrogate * advantage * self._share(tokens, segment)
         return TokenLoss(policy=policy, stats={"clipped": clipped})
 
-    def _clip(self, free: Tensor, advantage: Tensor) -> Tensor:
+    def _clip(self, free: Tensor, advantage: Tensor, tokens: Tensor) -> Tensor:
         """Bound the log-ratios of segments [B, segments], strictly between the bounds with gradient 1."""
-        low = math.log1p(-self.clip_low) if self.clip_low < 1 else -math.inf
-        high = math.log1p(self.clip_high)
+        scale = self._scale(tokens)
+        low, high = _log_bound(-self.clip_low) * scale, _log_bound(self.clip_high) * scale
         if self.clip_mode == "one_sided":
-            return free.clamp(max=high).where(advantage >= 0, free.clamp(min=low))
+            dual = math.inf if self.dual_clip is None else math.log(self.dual_clip)
+            return torch.where(advantage >= 0, free.minimum(high), free.maximum(low).clamp(max=dual))
         return free.clamp(low, high)
+
+    def _scale(self, tokens: Tensor) -> Tensor:
+        """Return the factor of the bounds' logarithms [B, segments]."""
+        if self.clip_scale == "sqrt_len":
+            root = tokens.clamp(min=1).sqrt()
+            return 1 / root if self.norm == "mean" else root
+        if self.clip_scale == "budget":
+            return (1 / _count(tokens)).expand_as(tokens)
+        return torch.ones_like(tokens)
+
+    def _product(
+        self, bounded: Tensor, free: Tensor, advantage: Tensor, tokens: Tensor, clipped: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return the logarithm of the product [B, 1] and where a clip is active [B, T]."""
+        root = self._root(tokens)
+        inner, raw = ((x * root).sum(1, keepdim=True) for x in (bounded, free))
+        low = -math.inf if self.outer_low is None else _log_bound(-self.outer_low)
+        high = math.inf if self.outer_high is None else _log_bound(self.outer_high)
+        product = inner.clamp(low, high)
+        if self.clip_mode == "one_sided":
+            product = torch.where(advantage >= 0, inner.clamp(max=high), inner.clamp(min=low))
+        clipped = clipped | (product != inner)
+        if self.clip_mode == "outer_min":
+            lower = torch.where(advantage >= 0, raw < product, raw > product)
+            product, clipped = torch.where(lower, raw, product), clipped & ~lower
+        return product, clipped
 
     def _root(self, tokens: Tensor) -> Tensor | float:
         if self.outer_root == "segments":
-            return 1 / (tokens > 0).to(tokens.dtype).sum(1, keepdim=True).clamp(min=1)
+            return 1 / _count(tokens)
         if self.outer_root == "tokens":
             return 1 / tokens.sum(1, keepdim=True).clamp(min=1)
         return 1.0
@@ -138,3 +238,13 @@ class GSPOSubsequence(Objective):
         if self.combine == "product":
             return 1 / tokens.sum(1, keepdim=True).clamp(min=1)
         return 1 / tokens.gather(1, segment).clamp(min=1)
+
+
+def _log_bound(offset: float) -> float:
+    """Return log(1 + offset), minus infinity at -1."""
+    return math.log1p(offset) if offset > -1 else -math.inf
+
+
+def _count(tokens: Tensor) -> Tensor:
+    """Return the number of segments of each row [B, 1], at least 1."""
+    return (tokens > 0).to(tokens.dtype).sum(1, keepdim=True).clamp(min=1)

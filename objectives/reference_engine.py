@@ -20,6 +20,7 @@ _LENGTHS = (5, 9, 1, 7, 3, 0, 8, 6, 2, 4, 9, 5)
 _NUM_PROMPTS = 3
 _WIDTH = 9
 _MAX_RESPONSE_TOKENS = 12
+_STEP_END_SHARE = 0.4
 _CARRIES_GRADIENT = ("logprobs", "values", "entropy", "exact_kl_old")
 
 
@@ -85,6 +86,9 @@ def random_case(
         "old_values": normal(rows, _WIDTH + 1),
         "greedy_rewards": normal(_NUM_PROMPTS)[group],
         "correct": (rewards > 0).to(dtype),
+        "uniforms": (old_logprobs * 1e4).remainder(1),
+        "step_ends": (old_logprobs * 1e3).remainder(1) < _STEP_END_SHARE,
+        "task_steps": (torch.arange(_WIDTH) // 3).expand(rows, _WIDTH),
     }
     rollout = Rollout(
         rewards=rewards,
@@ -137,6 +141,7 @@ def one_step(
     micro_batch: int | None = None,
     poison: float | None = None,
     edit: Callable[[Targets], Targets] = lambda targets: targets,
+    penalty: bool = True,
 ) -> Outcome:
     """Return loss and gradients of one optimizer step over all rows of ``case``.
 
@@ -146,6 +151,7 @@ def one_step(
         micro_batch: rows a micro-batch; all if None.
         poison: written into every masked slot of every input first.
         edit: what to change of the targets.
+        penalty: whether ``TokenLoss.penalty`` is part of the loss.
     """
     rollout = case.rollout if poison is None else _poisoned(case.rollout, case.rollout.response_mask, poison)
     targets = edit(objective.targets(rollout))
@@ -162,8 +168,9 @@ def one_step(
         terms = objective.token_loss(select_rows(batch, part))
         mask = targets.loss_mask[part]
         share = (torch.where(mask, terms.policy, 0) * weights[part]).sum()
-        if terms.entropy is not None:
-            share = share + (torch.where(mask, terms.entropy, 0) * weights[part]).sum()
+        for term in (terms.entropy, terms.penalty if penalty else None):
+            if term is not None:
+                share = share + (torch.where(mask, term, 0) * weights[part]).sum()
         if terms.value is not None:
             share = share + torch.where(value_mask[part], terms.value, 0).sum() / value_mask.sum().clamp(min=1)
         if share.requires_grad:
@@ -186,7 +193,7 @@ def divergence(region: TrustRegion, case: Case, *, poison: float | None = None) 
 
 def _step(objective: Objective, rollout: Rollout, targets: Targets, batch: Batch) -> Step:
     """Return the view of the whole step, poisoned where ``batch`` is."""
-    uniforms = torch.rand(targets.loss_mask.shape, generator=torch.Generator().manual_seed(1))
+    uniforms = (rollout.old_logprobs * 1e4).remainder(1)  # a token's own, wherever its row and column stand
     return Step(
         loss_mask=targets.loss_mask,
         group=rollout.group,
@@ -195,7 +202,7 @@ def _step(objective: Objective, rollout: Rollout, targets: Targets, batch: Batch
         advantages=batch.advantages,
         old_logprobs=batch.old_logprobs,
         logprobs=batch.logprobs.detach() if "step_logprobs" in objective.requires else None,
-        uniforms=uniforms.to(batch.logprobs.dtype) if "step_uniforms" in objective.requires else None,
+        uniforms=uniforms if "step_uniforms" in objective.requires else None,
     )
 
 

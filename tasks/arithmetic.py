@@ -109,6 +109,10 @@ class Arithmetic(Task):
         gold = self.gold(example)
         return (Demonstration("".join(steps) + gold, "careful"), Demonstration(gold, "bare"))
 
+    def step_starts(self, response: str) -> Sequence[int]:
+        """Return the beginning, and where each ``;`` has ended a step."""
+        return [0, *(place + 1 for place, character in enumerate(response) if character == ";")]
+
     def score(self, example: Example, response: str) -> Score:
         """Return pass, wrong (another integer) or format (no answer, or one that is not a plain integer)."""
         _, marker, answer = response.rpartition(_MARKER)

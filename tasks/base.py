@@ -94,6 +94,11 @@ class Task(ABC):
     def fingerprint(self) -> str:
         """Return a hash of everything that decides prompts and verdicts: settings, examples, version of the rules."""
 
+    def step_starts(self, response: str) -> Sequence[int] | None:
+        """Return where the steps of a response begin, character offsets in rising order; None: the task names none."""
+        del response
+        return None
+
     def score_many(self, pairs: Iterable[tuple[Example, str]]) -> list[Score]:
         """Return one score a pair, in the order of the pairs."""
         return [self.score(example, response) for example, response in pairs]

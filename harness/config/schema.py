@@ -46,6 +46,17 @@ class PolicyConfig(Section):
 
     name: str = Field("tiny", min_length=1, description="embedded preset, or a directory or hub name of a causal LM")
     warm_start: int = Field(0, ge=0, description="which warm start of an embedded preset: they differ by seed")
+    weights: str = Field(
+        "",
+        description="a safetensors file to start an embedded preset from, such as a run's weights.safetensors; a path "
+        "that begins with ./ or ../ is seen from the folder of the configuration file",
+    )
+
+
+class TeacherConfig(PolicyConfig):
+    """A frozen policy that objectives may learn from; it reads the student's tokens, so it shares its tokenizer."""
+
+    name: str = Field("", description="as policy.name; empty for no teacher")
 
 
 class RolloutConfig(Section):
@@ -57,6 +68,11 @@ class RolloutConfig(Section):
     temperature: float = Field(1.0, gt=0, description="divides the logits, when sampling and in every log-probability")
     max_resamples: int = Field(
         0, ge=0, description="extra rounds to replace groups that the objective rejects; most objectives reject none"
+    )
+    delimiters: list[str] = Field(
+        default_factory=lambda: ["\n", ";"],
+        min_length=1,
+        description="a token whose text ends with one of these ends a step of a response, for segment rules",
     )
 
 
@@ -114,6 +130,7 @@ class RunConfig(Section):
     """One run: a pure function of this."""
 
     policy: PolicyConfig = PolicyConfig()  # pyright: ignore[reportCallIssue]
+    teacher: TeacherConfig = TeacherConfig()  # pyright: ignore[reportCallIssue]
     task: Plugin = Plugin(name="arithmetic")
     objective: Plugin = Plugin(name="grpo")
     trust_region: Plugin = Plugin(name="none")

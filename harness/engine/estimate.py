@@ -13,7 +13,7 @@ from typing import Any
 
 from harness import plugins
 from harness.config.errors import UserError
-from harness.config.schema import RunConfig
+from harness.config.schema import PolicyConfig, RunConfig
 from harness.engine.embedded import PRESETS
 from harness.engine.flops import TRAIN_FACTOR, ModelShape
 from harness.engine.tokenizer import CharTokenizer
@@ -46,7 +46,7 @@ def estimate_cell(config: RunConfig) -> Estimate:
     Raises:
         UserError: the budget is too small for one update even if every response were a single token.
     """
-    shape = _shape(config)
+    shape = _policy_shape(config.policy)
     objective = plugins.objective(config.objective)
     region = plugins.trust_region(config.trust_region)
     requires = objective.requires | region.requires
@@ -77,19 +77,19 @@ def estimate_cell(config: RunConfig) -> Estimate:
     return Estimate(iterations * iteration, iterations, updates, smallest)
 
 
-def _shape(config: RunConfig) -> ModelShape:
-    if config.policy.name in PRESETS:
-        return ModelShape.from_config({**PRESETS[config.policy.name], "vocab_size": CharTokenizer.vocab_size})
+def _policy_shape(config: PolicyConfig) -> ModelShape:
+    if config.name in PRESETS:
+        return ModelShape.from_config({**PRESETS[config.name], "vocab_size": CharTokenizer.vocab_size})
     try:
-        return ModelShape.from_config(_pretrained_config(config.policy.name))
+        return ModelShape.from_config(_pretrained_config(config.name))
     except (OSError, ValueError) as error:
         cause = str(error).strip().splitlines()[0]
         raise UserError(
-            f"policy {config.policy.name!r} is neither an embedded preset ({', '.join(PRESETS)}) nor the folder or hub "
+            f"policy {config.name!r} is neither an embedded preset ({', '.join(PRESETS)}) nor the folder or hub "
             f"name of a model: {cause}"
         ) from None
     except KeyError as error:
-        raise UserError(f"policy {config.policy.name!r} is no Llama-like model: its config lacks {error}") from None
+        raise UserError(f"policy {config.name!r} is no Llama-like model: its config lacks {error}") from None
 
 
 def _pretrained_config(name: str) -> Mapping[str, Any]:
@@ -119,6 +119,12 @@ def _rollout_flops(
     sampling += sum(shape.decode(rows, rows * (prompt + t)) for t in range(1, response))
     forward = shape.response_forward([prompt] * rows, [response] * rows)
     total = rounds * sampling + (1 + ("ref_logprobs" in requires)) * forward
+    if "greedy_rewards" in requires:
+        total += shape.prefill([prompt] * config.rollout.num_prompts)
+        prompts = config.rollout.num_prompts
+        total += sum(shape.decode(prompts, prompts * (prompt + t)) for t in range(1, response))
+    if "teacher_logprobs" in requires:
+        total += _policy_shape(config.teacher).response_forward([prompt] * rows, [response] * rows)
     if requires & {"values", "old_values"}:
         total += shape.values_forward([prompt] * rows, [response] * rows, bootstrap=True)
     return total

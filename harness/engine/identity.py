@@ -8,8 +8,8 @@ from typing import Any
 
 import harness
 from harness import plugins
-from harness.config.schema import RunConfig
-from harness.engine.embedded import PRESETS, weights_file
+from harness.config.schema import PolicyConfig, RunConfig
+from harness.engine.embedded import PRESETS, read_file, start_file
 
 __all__ = ["identity"]
 
@@ -25,7 +25,8 @@ def identity(config: RunConfig) -> dict[str, Any]:
             "objective": plugins.source_hash("objective", config.objective),
             "trust_region": plugins.source_hash("trust region", config.trust_region),
             "engine": _engine_hash(),
-            "policy": _policy_hash(config),
+            "policy": _policy_hash(config.policy, config.task.name),
+            "teacher": _policy_hash(config.teacher, config.task.name),
         },
         "versions": {name: version(name) for name in _NUMERIC_PACKAGES},
         "hardware": platform.machine(),
@@ -40,10 +41,8 @@ def _engine_hash() -> str:
     return digest.hexdigest()
 
 
-def _policy_hash(config: RunConfig) -> str:
+def _policy_hash(config: PolicyConfig, task: str) -> str:
     """Hash of an embedded policy's weights; of a pretrained one, the name stands for it."""
-    if config.policy.name not in PRESETS:
-        return config.policy.name
-    return hashlib.sha256(
-        weights_file(config.policy.name, config.task.name, config.policy.warm_start).read_bytes()
-    ).hexdigest()
+    if config.name not in PRESETS:
+        return config.name
+    return hashlib.sha256(read_file(start_file(config, task))).hexdigest()

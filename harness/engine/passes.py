@@ -17,10 +17,10 @@ from harness.engine.streams import key
 __all__ = [
     "Plan",
     "forward_work",
+    "frozen_logprobs",
     "make_plan",
     "old_logprobs",
     "old_values",
-    "reference_logprobs",
     "row_lengths",
     "score_rows",
     "value_work",
@@ -118,15 +118,14 @@ def old_logprobs(run: Run, experience: Experience, plan: Plan) -> tuple[Tensor, 
     return both[:, :width], both[:, width:]
 
 
-def reference_logprobs(run: Run, experience: Experience, plan: Plan) -> Tensor | None:
-    """Return log pi_ref [N, T], charged as "reference"; None if nothing reads it."""
-    reference = run.reference
-    if reference is None:
+def frozen_logprobs(run: Run, policy: Policy | None, phase: str, experience: Experience, plan: Plan) -> Tensor | None:
+    """Return the log-probabilities [N, T] of a frozen ``policy``, charged as ``phase``; None if there is none."""
+    if policy is None:
         return None
 
     def compute(rows: Tensor) -> Tensor:
-        run.ledger.charge({"reference": forward_work(reference.shape, *row_lengths(experience, rows))})
-        return score_rows(run, reference, experience, rows).logprobs
+        run.ledger.charge({phase: forward_work(policy.shape, *row_lengths(experience, rows))})
+        return score_rows(run, policy, experience, rows).logprobs
 
     return _assemble(plan, experience, experience.ids.shape[1], compute)
 

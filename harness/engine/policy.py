@@ -18,7 +18,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, Qwen3C
 
 from harness.config.errors import UserError
 from harness.config.schema import PolicyConfig
-from harness.engine.embedded import PRESETS, weights_file
+from harness.engine.embedded import PRESETS, start_file
 from harness.engine.flops import ModelShape
 from harness.engine.tokenizer import CharTokenizer, HubTokenizer, Tokenizer
 
@@ -87,14 +87,19 @@ def build_preset(name: str, seed: int) -> Policy:
 def load_policy(config: PolicyConfig, task: str, device: str = "cpu") -> Policy:
     """Return the policy that ``config`` names, in float32 and evaluation mode.
 
-    An embedded preset is loaded with the warm start for ``task``; anything else is a directory or hub name.
+    An embedded preset is loaded with ``config.weights`` or the warm start for ``task``; anything else is a directory or
+    hub name.
 
     Raises:
         UserError: no such warm start or model, or its files cannot be read.
     """
     if config.name in PRESETS:
         policy = build_preset(config.name, seed=0)
-        load_weights(policy, weights_file(config.name, task, config.warm_start))
+        load_weights(policy, start_file(config, task))
+    elif config.weights:
+        raise UserError(
+            f"weights = {config.weights!r} go into an embedded preset ({', '.join(PRESETS)}), not into {config.name!r}"
+        )
     else:
         policy = _load_pretrained(config.name)
     policy.model.to(_device(device))

@@ -1,14 +1,15 @@
 """Collect a rollout: prompts, groups of responses, verdicts, and what else the objective asks for."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from harness.config.schema import RolloutConfig
-from harness.engine.ledger import Ledger
+from harness.engine.ledger import Ledger, Work
 from harness.engine.policy import Policy
 from harness.engine.sampler import Samples, sample
 from harness.engine.streams import prompt_order, uniforms
@@ -30,6 +31,7 @@ class Experience:
         finish: [N] int8.
         rewards: [N] float32, NaN for infrastructure failures.
         correct: [N] float32, 1 for the verdict "pass", NaN for "infra".
+        greedy_rewards: [N] float32, of the greedy response to each row's prompt; None unless the objective reads it.
         verdicts: counts, of rejected groups too.
         cursor: position in the stream of prompts after this rollout.
         num_rejected: groups that were sampled and not used.
@@ -42,6 +44,7 @@ class Experience:
     finish: Tensor
     rewards: Tensor
     correct: Tensor
+    greedy_rewards: Tensor | None = None
     verdicts: Counter[str] = field(default_factory=Counter)
     cursor: int = 0
     num_rejected: int = 0
@@ -61,6 +64,7 @@ class Experience:
 class _Round:
     """One sampling round: groups and what they earned."""
 
+    examples: Sequence[Example]
     prompts: list[list[int]]
     samples: Samples
     rewards: Tensor  # [P, G]
@@ -99,14 +103,33 @@ def collect(
         if len(kept) == config.num_prompts:
             break
     missing = config.num_prompts - len(kept)
-    return _join(
-        [*kept, *rejected[:missing]],
-        config.group_size,
-        policy.tokenizer.pad_id,
-        verdicts,
-        cursor,
-        len(rejected) - missing,
+    chosen = [*kept, *rejected[:missing]]
+    spare = len(rejected) - missing
+    experience = _join(chosen, config.group_size, policy.tokenizer.pad_id, verdicts, cursor, spare)
+    if "greedy_rewards" in objective.requires:
+        examples = [round_.examples[index] for round_, index in chosen]
+        greedy = _greedy_rewards(policy, task, examples, config.max_response_tokens, ledger)
+        experience.greedy_rewards = greedy.repeat_interleave(config.group_size)
+    return experience
+
+
+def _greedy_rewards(policy: Policy, task: Task, examples: Sequence[Example], limit: int, ledger: Ledger) -> Tensor:
+    """Return the reward of the greedy response to each example [P], charged as "greedy"."""
+    prompts = [policy.tokenizer.encode(task.prompt(example)) for example in examples]
+
+    def as_greedy(work: Mapping[str, Work]) -> None:
+        (part,) = work.values()
+        ledger.charge({"greedy": part})
+
+    drawn = sample(
+        policy,
+        prompts,
+        np.zeros((len(prompts), 1, limit)),
+        temperature=0,
+        charge=as_greedy,
     )
+    scores = task.score_many(zip(examples, _texts(policy, drawn), strict=True))
+    return torch.tensor([score.value for score in scores])
 
 
 def _sample_round(
@@ -129,15 +152,19 @@ def _sample_round(
         keys.append(f"{example.id} again {again}" if again else example.id)
     noise = uniforms(seed, "rollout", iteration, keys, config.group_size, config.max_response_tokens)
     drawn = sample(policy, prompts, noise, temperature=config.temperature, charge=ledger.charge)
-    rows = zip(drawn.ids.tolist(), drawn.mask.sum(1).tolist(), strict=True)
-    texts = [policy.tokenizer.decode(row[:n]) for row, n in rows]
     repeated = [example for example in examples for _ in range(config.group_size)]
-    scores = task.score_many(zip(repeated, texts, strict=True))
+    scores = task.score_many(zip(repeated, _texts(policy, drawn), strict=True))
     verdicts.update(score.verdict for score in scores)
     shape = (len(examples), config.group_size)
     rewards = torch.tensor([score.value for score in scores]).reshape(shape)
     passed = torch.tensor([float(score.verdict == "pass") for score in scores]).reshape(shape)
-    return _Round(prompts, drawn, rewards, torch.where(rewards.isnan(), rewards, passed))
+    return _Round(examples, prompts, drawn, rewards, torch.where(rewards.isnan(), rewards, passed))
+
+
+def _texts(policy: Policy, drawn: Samples) -> list[str]:
+    """Return the responses as text."""
+    rows = zip(drawn.ids.tolist(), drawn.mask.sum(1).tolist(), strict=True)
+    return [policy.tokenizer.decode(row[:n]) for row, n in rows]
 
 
 def _join(

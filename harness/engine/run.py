@@ -32,6 +32,7 @@ class Run:
         critic: None unless the objective reads values.
         critic_optimizer: of the critic.
         reference: frozen start; None unless the objective or the region reads ``ref_logprobs``.
+        teacher: frozen policy of the table "teacher"; None unless the objective reads ``teacher_logprobs``.
         ledger: of the run's budget.
         coef: the trust region's coefficient.
         iteration: rollouts that are done.
@@ -47,6 +48,7 @@ class Run:
     critic: Critic | None
     critic_optimizer: Optimizer | None
     reference: Policy | None
+    teacher: Policy | None
     ledger: Ledger
     coef: float
     iteration: int = 0
@@ -110,6 +112,7 @@ def build_run(config: RunConfig) -> Run:
             max_grad_norm=config.critic.max_grad_norm,
         ),
         reference=policy.frozen_copy() if "ref_logprobs" in requires else None,
+        teacher=_load_teacher(config, policy) if "teacher_logprobs" in requires else None,
         ledger=Ledger(config.budget.axis, config.budget.amount, points),
         coef=region.init(),
         requires=requires,
@@ -117,8 +120,40 @@ def build_run(config: RunConfig) -> Run:
 
 
 _PROVIDED = frozenset(
-    {"values", "old_values", "returns", "entropy", "old_entropy", "ref_logprobs", "step_logprobs", "step_uniforms"}
+    {
+        "correct",
+        "entropy",
+        "greedy_rewards",
+        "old_entropy",
+        "old_values",
+        "ref_logprobs",
+        "returns",
+        "step_ends",
+        "step_logprobs",
+        "step_uniforms",
+        "task_steps",
+        "teacher_logprobs",
+        "uniforms",
+        "values",
+    }
 )
+
+
+def _load_teacher(config: RunConfig, student: Policy) -> Policy:
+    """Return the frozen teacher.
+
+    Raises:
+        UserError: there is none, or its tokens are not the student's.
+    """
+    if not config.teacher.name:
+        raise UserError(
+            f"objective {config.objective.name!r} learns from a teacher: name one with teacher.name, teacher.weights"
+        )
+    teacher = load_policy(config.teacher, config.task.name, config.engine.device).frozen_copy()
+    probe = config.task.name + " 0123456789+-=;#\n"
+    if teacher.tokenizer.encode(probe) != student.tokenizer.encode(probe):
+        raise UserError(f"teacher {config.teacher.name!r} reads other tokens than policy {config.policy.name!r}")
+    return teacher
 
 
 def build_plugins(config: RunConfig) -> tuple[Task, Objective, TrustRegion]:
@@ -136,5 +171,9 @@ def build_plugins(config: RunConfig) -> tuple[Task, Objective, TrustRegion]:
         raise UserError(
             f"{config.objective.name!r} with {config.trust_region.name!r} needs {', '.join(sorted(unmet))}, which this "
             f"engine does not provide (it provides {', '.join(sorted(_PROVIDED))})"
+        )
+    if "task_steps" in objective.requires and type(task).step_starts is Task.step_starts:
+        raise UserError(
+            f"{config.objective.name!r} reads the steps of a response; task {config.task.name!r} names none"
         )
     return task, objective, region

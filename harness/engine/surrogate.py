@@ -19,11 +19,12 @@ RATIOS = tuple(round(0.5 + 0.01 * i, 2) for i in range(101))
 def surrogate_shape(run: Run) -> dict[str, list[float]]:
     """Return {"ratio", "advantage", "loss", "weight"}, one entry a ratio and advantage.
 
-    "weight" is c_t of a response of ``RESPONSE_TOKENS`` tokens, all of one ratio: minus the derivative of its loss with
-    respect to one token's log-probability, scaled so that REINFORCE's would be the advantage. "loss" is minus the
-    function that has this derivative and is the advantage at ratio 1 (trapezoids over the log-ratio): what an optimizer
-    descends that sees these weights. Where the loss's own value has that derivative the two agree but for scale; the
-    value of a loss with a detached weight means nothing.
+    "weight" is c_t of a response of ``RESPONSE_TOKENS`` tokens, all of one ratio: minus the derivative of its loss
+    (the policy term and the objective's own penalty) with respect to one token's log-probability, scaled so that
+    REINFORCE's would be the advantage. "loss" is minus the function that has this derivative and is the advantage
+    at ratio 1 (trapezoids over the log-ratio): what an optimizer descends that sees these weights. Where the loss's
+    own value has that derivative the two agree but for scale; the value of a loss with a detached weight means
+    nothing.
     """
     columns: dict[str, list[float]] = {"ratio": [], "advantage": [], "loss": [], "weight": []}
     for advantage in (1.0, -1.0):
@@ -59,17 +60,25 @@ def _weight(run: Run, ratio: float, advantage: float) -> float:
         response_mask=mask,
         old_logprobs=old,
         ref_logprobs=old,
+        teacher_logprobs=old,
         old_entropy=zeros,
         old_values=torch.zeros(1, RESPONSE_TOKENS + 1, dtype=torch.float64),
+        greedy_rewards=torch.zeros(1, dtype=torch.float64),
+        correct=torch.zeros(1, dtype=torch.float64),
+        uniforms=zeros,
+        step_ends=~mask,
+        task_steps=torch.zeros(shape, dtype=torch.int64),
     )
     targets = run.objective.targets(rollout)
     advantages = torch.full(shape, advantage, dtype=torch.float64)
     step = Step(mask, rollout.group, rollout.origin, RESPONSE_TOKENS, 0, advantages, old, logprobs.detach(), zeros)
     extras: dict[str, Any] = {**targets.extras, **run.objective.prepare(step)}
     batch = Batch(
-        logprobs, old, advantages, mask, rollout.response_ids, ref_logprobs=old, values=zeros, old_values=zeros,
-        returns=zeros, entropy=zeros, old_entropy=zeros, extras=extras,
+        logprobs, old, advantages, mask, rollout.response_ids, ref_logprobs=old, teacher_logprobs=old,
+        values=zeros, old_values=zeros, returns=zeros, entropy=zeros, old_entropy=zeros, extras=extras,
     )  # fmt: skip
-    loss = (run.objective.token_loss(batch).policy * run.objective.aggregation(step)).sum()
+    terms = run.objective.token_loss(batch)
+    per_token = terms.policy if terms.penalty is None else terms.policy + terms.penalty
+    loss = (per_token * run.objective.aggregation(step)).sum()
     gradient = torch.autograd.grad(loss, logprobs)[0]
-    return -RESPONSE_TOKENS * gradient[0, 0].item() + 0.0
+    return -RESPONSE_TOKENS * gradient[0, -1].item() + 0.0

@@ -21,7 +21,7 @@ class StepWeights:
     """Weights of each term over one optimizer step, [N, T] and 0 outside the step's rows.
 
     Attributes:
-        policy: the objective's aggregation; of the entropy term as well.
+        policy: the objective's aggregation; of its entropy and penalty terms as well.
         value: mean over the tokens of ``Targets.value_mask``.
         divergence: the trust region's own aggregate over fresh rows.
     """
@@ -97,8 +97,9 @@ def backward(run: Run, batch: Batch, weights: StepWeights, sums: Sums, metrics: 
         value = (masked(terms.value, weights.value > 0) * weights.value).sum()
         sums.value += value.item()
         loss = loss + value
-    if terms.entropy is not None:
-        loss = loss + (masked(terms.entropy, batch.loss_mask) * weights.policy).sum()
+    for term in (terms.entropy, terms.penalty):
+        if term is not None:
+            loss = loss + (masked(term, batch.loss_mask) * weights.policy).sum()
     if not torch.isfinite(loss):
         raise NonFinite(f"loss is {loss.item()} at update {run.updates + 1}")
     loss.backward()

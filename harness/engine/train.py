@@ -8,6 +8,7 @@ import time
 
 from harness.config.schema import RunConfig
 from harness.engine import passes
+from harness.engine.annotations import annotations
 from harness.engine.checkpoint import restore_run, save_run
 from harness.engine.identity import identity
 from harness.engine.ledger import BudgetExhausted
@@ -105,10 +106,13 @@ def _score(run: Run, experience: Experience, plan: passes.Plan) -> Rollout:
         response_ids=experience.ids,
         response_mask=experience.mask,
         old_logprobs=logprobs,
-        ref_logprobs=passes.reference_logprobs(run, experience, plan),
+        ref_logprobs=passes.frozen_logprobs(run, run.reference, "reference", experience, plan),
+        teacher_logprobs=passes.frozen_logprobs(run, run.teacher, "teacher", experience, plan),
         old_entropy=entropy,
         old_values=passes.old_values(run, experience, plan),
+        greedy_rewards=experience.greedy_rewards,
         correct=experience.correct,
+        **annotations(run, experience),
         max_response_tokens=run.config.rollout.max_response_tokens,
     )
 

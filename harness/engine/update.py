@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from harness.engine.annotations import keyed_uniforms
 from harness.engine.flops import TRAIN_FACTOR
 from harness.engine.ledger import BudgetExhausted, Work
 from harness.engine.metrics import StepMetrics
@@ -132,7 +133,9 @@ def _step_weights(
         advantages=targets.advantages[rows],
         old_logprobs=rollout.old_logprobs[rows],
         logprobs=_step_logprobs(run, experience, parts, rows) if "step_logprobs" in run.requires else None,
-        uniforms=_step_uniforms(run, targets.loss_mask[rows]) if "step_uniforms" in run.requires else None,
+        uniforms=keyed_uniforms(run, "step", run.updates, rollout.response_mask)[rows]
+        if "step_uniforms" in run.requires
+        else None,
     )
     value_mask = targets.loss_mask if targets.value_mask is None else targets.value_mask
 
@@ -156,11 +159,6 @@ def _step_logprobs(run: Run, experience: Experience, parts: tuple[Tensor, ...], 
         scored.append(score_rows(run, run.policy, experience, part).logprobs)
     assert sum(map(len, scored)) == len(rows)
     return torch.cat(scored)
-
-
-def _step_uniforms(run: Run, mask: Tensor) -> Tensor:
-    generator = torch.Generator().manual_seed(key(run.config.seed, "step", run.updates) % 2**63)
-    return torch.rand(mask.shape, generator=generator).to(mask.device)
 
 
 def _step_work(run: Run, experience: Experience, targets: Targets, parts: tuple[Tensor, ...]) -> dict[str, Work]:

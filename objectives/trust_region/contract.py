@@ -49,8 +49,8 @@ def gap(found: Tensor, expected: Tensor) -> float:
 
 
 def fields_documented(instance: object) -> None:
-    """Expect a line "name: ..." for every field in the docstring of the class."""
-    text = type(instance).__doc__ or ""
+    """Expect a line "name: ..." for every field in the docstring of the class or of one that it extends."""
+    text = "\n".join(cls.__doc__ or "" for cls in type(instance).__mro__[:-1])
     names = [item.name for item in fields(instance)]  # pyright: ignore
     missing = [name for name in names if not re.search(rf"^\s*{name}: \S", text, re.MULTILINE)]
     expect(not missing, f"the docstring of {type(instance).__name__} says nothing of {', '.join(missing)}")

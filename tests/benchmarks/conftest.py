@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from harness.engine import embedded, identity, policy
+from harness.engine import embedded
 from harness.engine.policy import build_preset
 
 
@@ -29,5 +29,4 @@ def weights(tmp_path_factory):
 @pytest.fixture
 def tiny(monkeypatch, weights):
     """Make the preset "tiny" load those weights."""
-    for module in (policy, identity):
-        monkeypatch.setattr(module, "weights_file", lambda *_: weights)
+    monkeypatch.setattr(embedded, "weights_file", lambda *_: weights)

@@ -214,7 +214,7 @@ def test_check_runs_the_contract_of_every_kind(capsys):
 
 
 def test_check_tells_broken_claims_in_a_line_each(capsys):
-    source = (ROOT / "objectives/grpo.py").read_text().replace("policy=-clipped", "policy=clipped")
+    source = (ROOT / "objectives/grpo.py").read_text().replace("rollout, advantages", "rollout, -advantages + 1")
     Path("broken.py").write_text(source)
     assert main(["check", "broken.py:GRPO"]) == 1
     assert "BROKEN " in capsys.readouterr().out

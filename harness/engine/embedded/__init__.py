@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.config.errors import UserError
+from harness.config.schema import PolicyConfig
 
-__all__ = ["PRESETS", "available", "weights_file"]
+__all__ = ["PRESETS", "available", "read_file", "start_file", "weights_file"]
 
 # Keyword arguments of transformers.Qwen3Config; the vocabulary is the character tokenizer's.
 PRESETS: dict[str, dict[str, Any]] = {
@@ -30,6 +31,19 @@ def available() -> list[tuple[str, str, int]]:
     """Return (preset, task, warm start) of every weight file shipped, sorted."""
     stems = (path.stem.rsplit("-", 2) for path in Path(__file__).parent.glob("*.safetensors"))
     return sorted((preset, task, int(number)) for preset, task, number in stems)
+
+
+def start_file(config: PolicyConfig, task: str) -> Path:
+    """Return the file an embedded policy starts from: ``config.weights``, or the warm start shipped for the task."""
+    return Path(config.weights) if config.weights else weights_file(config.name, task, config.warm_start)
+
+
+def read_file(path: Path) -> bytes:
+    """Return the bytes of a weight file; UserError if it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UserError(f"cannot read the weights in {path}: {error.strerror}") from error
 
 
 def weights_file(preset: str, task: str, warm_start: int) -> Path:

@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from tiny_engine import ABSENT_HEAD, TINY, make_policy, teach
 
 from harness import sources
-from harness.engine import embedded, identity, policy, recorder
+from harness.engine import embedded, recorder
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -42,7 +42,6 @@ def sources_parsed_once():
 def tiny(monkeypatch, taught):
     """Make the embedded preset "tiny" that tiny policy, for any task."""
     monkeypatch.setitem(embedded.PRESETS, "tiny", TINY)
-    for module in (policy, identity):
-        monkeypatch.setattr(module, "weights_file", lambda *_: taught)
+    monkeypatch.setattr(embedded, "weights_file", lambda *_: taught)
     monkeypatch.setattr(recorder, "_STARTS", {})
     return taught

@@ -6,6 +6,7 @@ import pytest
 from tiny_engine import PLUGINS, make_config, plugin
 
 import harness
+from harness.engine import embedded
 from harness.engine import identity as module
 from harness.engine.identity import identity
 
@@ -48,7 +49,7 @@ def test_the_weights_of_an_embedded_policy_are_in_it(tiny, tmp_path, monkeypatch
     before = identity(make_config())["sources"]["policy"]
     other = tmp_path / "other.safetensors"
     other.write_bytes(tiny.read_bytes() + b" ")
-    monkeypatch.setattr(module, "weights_file", lambda *_: other)
+    monkeypatch.setattr(embedded, "weights_file", lambda *_: other)
     assert identity(make_config())["sources"]["policy"] != before
 
 

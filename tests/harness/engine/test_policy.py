@@ -6,7 +6,6 @@ from tiny_engine import TINY, make_policy
 from harness.config.errors import UserError
 from harness.config.schema import PolicyConfig
 from harness.engine import embedded
-from harness.engine import policy as module
 from harness.engine.policy import build_preset, load_policy, pad_right
 from harness.engine.tokenizer import CharTokenizer
 
@@ -42,7 +41,7 @@ def test_a_device_that_is_not_there_is_refused_in_one_line(tiny):
 def test_unreadable_weights_are_refused(tiny, monkeypatch, tmp_path):
     file = tmp_path / "torn.safetensors"
     file.write_bytes(tiny.read_bytes()[:1000])
-    monkeypatch.setattr(module, "weights_file", lambda *_: file)
+    monkeypatch.setattr(embedded, "weights_file", lambda *_: file)
     assert "cannot read the weights" in refused(name="tiny")
 
 
@@ -57,7 +56,7 @@ def test_weights_of_another_model_are_refused(tiny, monkeypatch, tmp_path, chang
     else:
         tensors[name] = tensors[name][:, :5].contiguous()
     save_file(tensors, tmp_path / "other.safetensors")
-    monkeypatch.setattr(module, "weights_file", lambda *_: tmp_path / "other.safetensors")
+    monkeypatch.setattr(embedded, "weights_file", lambda *_: tmp_path / "other.safetensors")
     assert "are another model's" in refused(name="tiny")
 
 

@@ -54,7 +54,7 @@ def test_infrastructure_failures_are_missing_and_not_wrong(tiny):
 
 
 def test_rejected_groups_are_replaced_charged_and_counted(tiny):
-    run = free_run(make_config(objective=plugin("Mixed")))
+    run = free_run(make_config(objective=plugin("Mixed"), rollout={"max_resamples": 1}))
     experience = rollout(run, num_prompts=8, group_size=2, max_resamples=20)
     rewards = experience.rewards.reshape(8, 2)
     assert (rewards[:, 0] != rewards[:, 1]).all()
@@ -68,7 +68,12 @@ def test_rejected_groups_are_replaced_charged_and_counted(tiny):
 
 def test_the_first_groups_of_a_resampled_rollout_are_those_of_a_plain_one(tiny):
     plain = rollout(free_run(make_config()), num_prompts=8, group_size=2)
-    mixed = rollout(free_run(make_config(objective=plugin("Mixed"))), num_prompts=8, group_size=2, max_resamples=20)
+    mixed = rollout(
+        free_run(make_config(objective=plugin("Mixed"), rollout={"max_resamples": 1})),
+        num_prompts=8,
+        group_size=2,
+        max_resamples=20,
+    )
     rewards = plain.rewards.reshape(8, 2)
     kept = (rewards[:, 0] != rewards[:, 1]).nonzero()[:, 0].tolist()
     assert 0 < len(kept) < 8
@@ -78,7 +83,7 @@ def test_the_first_groups_of_a_resampled_rollout_are_those_of_a_plain_one(tiny):
 
 @pytest.mark.parametrize("resamples", [0, 2])
 def test_a_rollout_keeps_its_size_when_every_group_is_rejected(tiny, resamples):
-    run = free_run(make_config(objective=plugin("Picky")))
+    run = free_run(make_config(objective=plugin("Picky"), rollout={"max_resamples": 1}))
     experience = rollout(run, max_resamples=resamples)
     assert len(experience.prompts) == 16
     assert experience.cursor == 4 * (1 + resamples)

@@ -116,6 +116,8 @@ def test_the_gradient_of_a_step_does_not_depend_on_how_it_is_computed(tiny, monk
     run = free_run(config_for(objective, region))
     if precision < 1e-9:
         exact(double(run), monkeypatch)
+    elif objective == "reg_grpo":
+        precision *= 100  # its weight is a difference of log-ratios over std_eps = 0.01 nats
     elif run.coef:
         # a divergence's gradient is ratio - 1: log-probabilities that differ by 1e-2 keep 5 digits of it in float32
         precision *= 10

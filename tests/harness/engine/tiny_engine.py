@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
 
+import objectives
 import tasks
 from harness.config.loading import resolve_run
 from harness.engine import passes, train
@@ -19,6 +20,7 @@ from harness.engine.run import build_run
 from harness.engine.tokenizer import CharTokenizer
 from harness.engine.update import update_policy
 from harness.sweeps.run_folder import RunFolder
+from objectives import Objective
 
 PLUGINS = Path(__file__).parent / "even_answer.py"
 ABSENT_HEAD = "lm_head.weight"
@@ -87,7 +89,24 @@ def make_config(**tables):
     for name, table in tables.items():
         replaced = not isinstance(table, dict) or "name" in table
         merged[name] = table if replaced else {**base.get(name, {}), **table}
+    for name, table in needs(merged.get("objective", {}).get("name", "")).items():
+        merged[name] = {**merged.get(name, {}), **table}
     return resolve_run(merged)
+
+
+def needs(name):
+    """Return the tables without which the objective of that name is refused."""
+    cls = objectives.classes().get(name, Objective)
+    tables = {}
+    if cls.updates_per_rollout == "one":
+        tables["update"] = {"minibatches": 1}
+    if cls.keep_groups is not Objective.keep_groups:
+        tables["rollout"] = {"max_resamples": 1}
+    if cls.min_group_size > 2:
+        tables["rollout"] = {**tables.get("rollout", {}), "group_size": 4}
+    if not isinstance(cls.requires, property) and "teacher_logprobs" in cls.requires:
+        tables["teacher"] = {"name": "tiny"}
+    return tables
 
 
 def roll(run, *, micro_batch_rows=None):

@@ -1,0 +1,62 @@
+"""SAPO: a soft gate in place of the clip (Gao et al. 2025, arXiv:2511.20347).
+
+    f(r)  = (4 / tau) sigmoid(tau (r - 1)),   tau = tau_positive where A > 0, else tau_negative
+    loss  = -f(r_t) A_i
+    c_t   = r_t A_i sech^2(tau (r_t - 1) / 2)
+
+Weights: 1 / (rows * tokens of the row).
+Differs from GRPO: the gradient fades instead of stopping, on both sides and for both signs. At r = 1 value 2 / tau and
+slope 1, so the on-policy gradient is GRPO's. The weight is not monotone: at tau = 1 tokens with r up to about 3.4 get
+more than 1.
+"clipped" marks tokens whose gate is shut to the last digit.
+Defaults: tau 1.0 and 1.05 from the paper; std_eps 1e-6 is ours.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from objectives.advantages import group_advantages, row_targets
+from objectives.aggregation import sequence_mean
+from objectives.base import Batch, Objective, Rollout, Step, Targets, TokenLoss
+from objectives.checks import require_at_least, require_positive
+from objectives.ops import log_ratio, saturated
+
+
+@dataclass(frozen=True)
+class SAPO(Objective):
+    """Soft adaptive policy optimisation.
+
+    Attributes:
+        tau_positive: steepness of the gate where the advantage is positive, above 0.
+        tau_negative: steepness of the gate where it is not, above 0.
+        std_eps: added to the group's standard deviation, reward units.
+    """
+
+    updates_per_rollout: ClassVar[Literal["one", "several", "any"]] = "several"
+    min_group_size: ClassVar[int] = 2
+
+    tau_positive: float = 1.0
+    tau_negative: float = 1.05
+    std_eps: float = 1e-6
+
+    def __post_init__(self) -> None:
+        require_positive(tau_positive=self.tau_positive, tau_negative=self.tau_negative)
+        require_at_least(0, std_eps=self.std_eps)
+
+    def aggregation(self, step: Step) -> Tensor:
+        return sequence_mean(step)
+
+    def targets(self, rollout: Rollout) -> Targets:
+        advantages = group_advantages(rollout.rewards, rollout.group, scale="group", std_eps=self.std_eps)
+        return row_targets(rollout, advantages)
+
+    def token_loss(self, batch: Batch) -> TokenLoss:
+        pair = batch.logprobs, batch.old_logprobs, batch.loss_mask
+        tau = torch.where(batch.advantages > 0, self.tau_positive, self.tau_negative)
+        tau = tau.to(batch.logprobs.dtype)
+        gate = torch.sigmoid(tau * torch.expm1(log_ratio(*pair)))
+        shut = gate.detach() * (1 - gate.detach()) == 0
+        return TokenLoss(policy=-4 / tau * gate * batch.advantages, stats={"clipped": shut | saturated(*pair)})
