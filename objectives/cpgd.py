@@ -62,8 +62,9 @@ class CPGD(TokenClip):
         scale = "group" if self.omega == "std" else "none"
         advantages = group_advantages(rollout.rewards, rollout.group, scale=scale, std_eps=self.std_eps)
         if self.omega == "clip_filter":
-            prompts, informative = set(rollout.group.tolist()), set(rollout.group[advantages != 0].tolist())
-            advantages = advantages * min(self.clip_filter_max, len(prompts) / max(1, len(informative)))
+            tally = torch.bincount(rollout.group), torch.bincount(rollout.group[advantages != 0])
+            prompts, informative = (int((count > 0).sum()) for count in tally)
+            advantages = advantages * min(self.clip_filter_max, prompts / max(1, informative))
         return row_targets(rollout, advantages)
 
     def token_loss(self, batch: Batch) -> TokenLoss:

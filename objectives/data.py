@@ -47,7 +47,9 @@ def _check_shapes(owner: object, rows: int, width: int) -> None:
             )
 
 
-_LIVE = frozenset({"logprobs", "values", "entropy", "exact_kl_old"})
+_LIVE = frozenset(
+    {"logprobs", "values", "entropy", "exact_kl_old", "exact_kl_new_old", "exact_kl_ref", "exact_kl_new_ref"}
+)
 
 
 def _check_numbers(name: str, value: Tensor, *, live: bool) -> None:
@@ -168,8 +170,8 @@ class Step:
 class Batch:
     """A micro-batch: the current policy on some rows of an optimizer step, beside what the rollout knew of them.
 
-    ``logprobs``, ``values``, ``entropy`` and ``exact_kl_old`` carry gradients; anything else that does is refused, and
-    so is half precision. Values outside ``loss_mask`` mean nothing and may be NaN.
+    ``logprobs``, ``values``, ``entropy`` and the exact divergences carry gradients; anything else that does is refused,
+    and so is half precision. Values outside ``loss_mask`` mean nothing and may be NaN.
 
     Attributes:
         logprobs: [B, T] float, log pi_theta.
@@ -186,6 +188,9 @@ class Batch:
         entropy: [B, T] float, nats.
         old_entropy: [B, T] float, nats.
         exact_kl_old: [B, T] float, KL(pi_old || pi_theta) over the whole vocabulary, nats.
+        exact_kl_new_old: [B, T] float, KL(pi_theta || pi_old) over the whole vocabulary, nats.
+        exact_kl_ref: [B, T] float, KL(pi_ref || pi_theta) over the whole vocabulary, nats.
+        exact_kl_new_ref: [B, T] float, KL(pi_theta || pi_ref) over the whole vocabulary, nats.
         extras: [B, T] tensors of ``Targets.extras`` and ``Objective.prepare``.
     """
 
@@ -203,6 +208,9 @@ class Batch:
     entropy: Tensor | None = None
     old_entropy: Tensor | None = None
     exact_kl_old: Tensor | None = None
+    exact_kl_new_old: Tensor | None = None
+    exact_kl_ref: Tensor | None = None
+    exact_kl_new_ref: Tensor | None = None
     extras: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
 
     def __post_init__(self) -> None:

@@ -21,7 +21,10 @@ _NUM_PROMPTS = 3
 _WIDTH = 9
 _MAX_RESPONSE_TOKENS = 12
 _STEP_END_SHARE = 0.4
-_CARRIES_GRADIENT = ("logprobs", "values", "entropy", "exact_kl_old")
+_CARRIES_GRADIENT = (
+    *("logprobs", "values", "entropy"),
+    *("exact_kl_old", "exact_kl_new_old", "exact_kl_ref", "exact_kl_new_ref"),
+)
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,7 @@ class Case:
     Attributes:
         rollout: 12 responses to 3 prompts (interleaved): one empty, one with a tool's tokens inside, one with an
             unknown reward, one cut off by the window, and one group of equal rewards.
-        current: [N, T] float by name: logprobs, values, entropy, exact_kl_old.
+        current: [N, T] float by name: logprobs, values, entropy, and the exact divergences.
     """
 
     rollout: Rollout
@@ -106,6 +109,9 @@ def random_case(
         "values": normal(rows, _WIDTH),
         "entropy": normal(rows, _WIDTH).abs(),
         "exact_kl_old": normal(rows, _WIDTH).square(),
+    }
+    current |= {
+        name: normal(rows, _WIDTH).square() for name in ("exact_kl_new_old", "exact_kl_ref", "exact_kl_new_ref")
     }
     return Case(rollout, current)
 

@@ -1,12 +1,14 @@
 """Log-probabilities and entropy of responses, in chunks, so that logits of a whole minibatch never exist."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from harness.engine.anchors import Anchored, exact_kl
 from harness.engine.policy import Policy, pad_right
 
 __all__ = ["Scored", "model_input", "response_positions", "score_responses", "wide"]
@@ -19,10 +21,14 @@ class Scored:
     Attributes:
         logprobs: [B, T] float32 or wider, at the sampling temperature, nats; 0 outside the mask.
         entropy: [B, T] float32 or wider, nats; 0 outside the mask.
+        exact: [B, T] divergences over the vocabulary that were asked for, by name, nats; 0 outside the mask.
+        states: [B, T, D] last hidden states without a gradient, if they were asked for.
     """
 
     logprobs: Tensor
     entropy: Tensor
+    exact: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
+    states: Tensor | None = None
 
 
 def wide(x: Tensor) -> Tensor:
@@ -53,6 +59,8 @@ def score_responses(
     temperature: float,
     chunk_tokens: int,
     entropy_gradient: bool = False,
+    exact: Mapping[str, Anchored] = MappingProxyType({}),
+    keep_states: bool = False,
 ) -> Scored:
     """Return log-probabilities and entropy of ``ids`` under ``policy``; gradients flow where autograd is on.
 
@@ -64,41 +72,49 @@ def score_responses(
         temperature: divides the logits.
         chunk_tokens: response tokens whose logits exist at one time; with more, the backward pass recomputes them.
         entropy_gradient: let gradients flow through the entropy too.
+        exact: divergences over the vocabulary to compute as well, by name.
+        keep_states: return the hidden states too.
     """
     hidden = policy.hidden(model_input(prompts, ids, mask, policy.tokenizer.pad_id, drop_last=True))
     lengths = torch.tensor([len(prompt) for prompt in prompts], device=ids.device)
     rows, columns = response_positions(lengths, mask)
     states, tokens = hidden[rows, columns], ids[mask]
-    chunks = [
-        _score_chunk(
-            policy.head, states[i : i + chunk_tokens], tokens[i : i + chunk_tokens], temperature, entropy_gradient
-        )
-        if len(tokens) <= chunk_tokens or not torch.is_grad_enabled()
-        else checkpoint(
-            _score_chunk,
-            policy.head,
-            states[i : i + chunk_tokens],
-            tokens[i : i + chunk_tokens],
-            temperature,
-            entropy_gradient,
-            use_reentrant=False,
-        )
-        for i in range(0, len(tokens), chunk_tokens)
-    ]
-    if not chunks:
-        zeros = wide(hidden.new_zeros(mask.shape))
-        return Scored(zeros, zeros)
-    flat_logprobs, flat_entropy = (torch.cat(parts) for parts in zip(*chunks, strict=True))
-    zeros = flat_logprobs.new_zeros(mask.shape)
-    return Scored(zeros.masked_scatter(mask, flat_logprobs), zeros.masked_scatter(mask, flat_entropy))
+    others = {name: (part.head, part.states[mask], part.reverse) for name, part in exact.items()}
+    recompute = len(tokens) > chunk_tokens and torch.is_grad_enabled()
+    chunks: list[tuple[Tensor, ...]] = []
+    for begin in range(0, len(tokens), chunk_tokens):
+        window = slice(begin, begin + chunk_tokens)
+        parts = [(head, kept[window], reverse) for head, kept, reverse in others.values()]
+        job = (policy.head, states[window], tokens[window], temperature, entropy_gradient, parts)
+        chunks.append(checkpoint(_score_chunk, *job, use_reentrant=False) if recompute else _score_chunk(*job))
+    zeros = wide(hidden.new_zeros(mask.shape))
+    flat = [torch.cat(parts) for parts in zip(*chunks, strict=True)]
+    laid_out = [zeros.masked_scatter(mask, values) for values in flat] or [zeros] * (2 + len(others))
+    kept = hidden.new_zeros(*mask.shape, hidden.shape[-1])
+    return Scored(
+        logprobs=laid_out[0],
+        entropy=laid_out[1],
+        exact=dict(zip(others, laid_out[2:], strict=True)),
+        states=kept.masked_scatter(mask[:, :, None], states.detach()) if keep_states else None,
+    )
 
 
 def _score_chunk(
-    head: nn.Module, states: Tensor, tokens: Tensor, temperature: float, entropy_gradient: bool
-) -> tuple[Tensor, Tensor]:
-    """Return log-probabilities and entropies [K] of ``tokens`` [K] from hidden ``states`` [K, D]."""
+    head: nn.Module,
+    states: Tensor,
+    tokens: Tensor,
+    temperature: float,
+    entropy_gradient: bool,
+    anchors: Sequence[tuple[nn.Module, Tensor, bool]],
+) -> tuple[Tensor, ...]:
+    """Return log-probabilities and entropies [K] of ``tokens`` [K] from ``states`` [K, D], then divergences [K]."""
     logprobs = torch.log_softmax(wide(head(states)) / temperature, dim=-1)  # [K, V]
     with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
         source = logprobs if entropy_gradient else logprobs.detach()
         entropy = -(source.exp() * source).sum(-1)
-    return logprobs.gather(1, tokens[:, None])[:, 0], entropy
+    divergences: list[Tensor] = []
+    for anchor_head, anchor_states, reverse in anchors:
+        with torch.no_grad():
+            anchor_logprobs = torch.log_softmax(wide(anchor_head(anchor_states)) / temperature, dim=-1)
+        divergences.append(exact_kl(logprobs, anchor_logprobs, reverse=reverse))
+    return (logprobs.gather(1, tokens[:, None])[:, 0], entropy, *divergences)

@@ -78,11 +78,12 @@ class Optimizer:
         with torch.no_grad():
             for name, parameter in self._named:
                 parameter.copy_(tensors[f"weights.{name}"])
-                if f"exp_avg.{name}" in tensors:
+                if steps:
+                    zeros = torch.zeros_like(parameter)
                     self._adam.state[parameter] = {
                         "step": torch.tensor(float(steps)),
-                        "exp_avg": tensors[f"exp_avg.{name}"].clone(),
-                        "exp_avg_sq": tensors[f"exp_avg_sq.{name}"].clone(),
+                        "exp_avg": tensors.get(f"exp_avg.{name}", zeros).clone(),
+                        "exp_avg_sq": tensors.get(f"exp_avg_sq.{name}", zeros).clone(),
                     }
 
     def snapshot(self) -> list[Tensor]:

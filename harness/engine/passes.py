@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from harness.engine.anchors import AnchorStates, anchored, wanted
 from harness.engine.flops import ModelShape, input_lengths
 from harness.engine.ledger import Work
 from harness.engine.logprobs import Scored, score_responses
@@ -13,6 +14,7 @@ from harness.engine.policy import Policy
 from harness.engine.rollout import Experience
 from harness.engine.run import Run
 from harness.engine.streams import key
+from objectives.trust_region.measured import Anchor
 
 __all__ = [
     "Plan",
@@ -81,9 +83,16 @@ def row_lengths(experience: Experience, rows: Tensor) -> tuple[list[int], list[i
 
 
 def score_rows(
-    run: Run, policy: Policy, experience: Experience, rows: Tensor, *, entropy_gradient: bool = False
+    run: Run,
+    policy: Policy,
+    experience: Experience,
+    rows: Tensor,
+    *,
+    entropy_gradient: bool = False,
+    exact: bool = False,
+    keep_states: bool = False,
 ) -> Scored:
-    """Return what ``policy`` thinks of ``rows`` of a rollout, [K, T]."""
+    """Return what ``policy`` thinks of ``rows`` of a rollout, [K, T], and, if asked, its exact divergences."""
     return score_responses(
         policy,
         [experience.prompts[i] for i in rows.tolist()],
@@ -92,6 +101,8 @@ def score_rows(
         temperature=run.config.rollout.temperature,
         chunk_tokens=run.config.engine.logprob_chunk_tokens,
         entropy_gradient=entropy_gradient,
+        exact=anchored(run.requires, experience.anchors, rows) if exact else {},
+        keep_states=keep_states,
     )
 
 
@@ -106,28 +117,58 @@ def _assemble(plan: Plan, experience: Experience, width: int, compute: Callable[
 
 
 def old_logprobs(run: Run, experience: Experience, plan: Plan) -> tuple[Tensor, Tensor]:
-    """Return log pi_old and its entropy, [N, T] each, charged as "old"."""
+    """Return log pi_old and its entropy, [N, T] each, charged as "old"; keep its states if a divergence needs them."""
     width = experience.ids.shape[1]
+    keep = _Keep(run, "old")
 
     def compute(rows: Tensor) -> Tensor:
         run.ledger.charge({"old": forward_work(run.policy.shape, *row_lengths(experience, rows))})
-        scored = score_rows(run, run.policy, experience, rows)
+        scored = score_rows(run, run.policy, experience, rows, keep_states=keep.wanted)
+        keep.add(scored)
         return torch.cat([scored.logprobs, scored.entropy], 1)
 
     both = _assemble(plan, experience, 2 * width, compute)
+    keep.finish(experience, plan, run.policy)
     return both[:, :width], both[:, width:]
+
+
+class _Keep:
+    """Collects a policy's hidden states over a pass, if an exact divergence to it is required."""
+
+    def __init__(self, run: Run, anchor: Anchor) -> None:
+        self.wanted = wanted(run.requires, anchor)
+        self._anchor: Anchor = anchor
+        self._parts: list[Tensor] = []
+
+    def add(self, scored: Scored) -> None:
+        if scored.states is not None:
+            self._parts.append(scored.states)
+
+    def finish(self, experience: Experience, plan: Plan, policy: Policy) -> None:
+        if self.wanted:
+            states = self._parts[0].new_zeros(len(experience.prompts), *self._parts[0].shape[1:])
+            for rows, part in zip(plan.micro_batches, self._parts, strict=True):
+                states[rows] = part
+            experience.anchors[self._anchor] = AnchorStates.of(states, policy.head)
 
 
 def frozen_logprobs(run: Run, policy: Policy | None, phase: str, experience: Experience, plan: Plan) -> Tensor | None:
     """Return the log-probabilities [N, T] of a frozen ``policy``, charged as ``phase``; None if there is none."""
     if policy is None:
         return None
+    keep = _Keep(run, "reference") if phase == "reference" else None
 
     def compute(rows: Tensor) -> Tensor:
         run.ledger.charge({phase: forward_work(policy.shape, *row_lengths(experience, rows))})
-        return score_rows(run, policy, experience, rows).logprobs
+        scored = score_rows(run, policy, experience, rows, keep_states=keep is not None and keep.wanted)
+        if keep is not None:
+            keep.add(scored)
+        return scored.logprobs
 
-    return _assemble(plan, experience, experience.ids.shape[1], compute)
+    logprobs = _assemble(plan, experience, experience.ids.shape[1], compute)
+    if keep is not None:
+        keep.finish(experience, plan, policy)
+    return logprobs
 
 
 def old_values(run: Run, experience: Experience, plan: Plan) -> Tensor | None:

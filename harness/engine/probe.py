@@ -1,44 +1,78 @@
-"""Measure how far a rollout's updates have moved the policy."""
+"""Measure how far the policy has moved on some rows of a rollout."""
+
+import math
 
 import torch
+from torch import Tensor
 
+from harness.engine.anchors import exact_fields
+from harness.engine.ledger import Work
 from harness.engine.passes import Plan, forward_work, row_lengths, score_rows
 from harness.engine.rollout import Experience
 from harness.engine.run import Run
 from harness.engine.terms import divergence_weights, make_batch
 from objectives import Origin, Rollout, Targets
-from objectives.kl import k3
+from objectives.kl import k3, kl_from_old
 
-__all__ = ["probe"]
+__all__ = ["measure", "probe"]
+
+
+def probe(run: Run, experience: Experience, rollout: Rollout, targets: Targets, plan: Plan) -> dict[str, float]:
+    """Measure how far the updates have moved the policy, on the rows of the rollout's first minibatch."""
+    return measure(run, experience, rollout, targets, plan.minibatches[0], free=run.region.measured != "after_rollout")
 
 
 @torch.no_grad()
-def probe(run: Run, experience: Experience, rollout: Rollout, targets: Targets, plan: Plan) -> dict[str, float]:
-    """Measure how far the updates have moved the policy, on the rows of the rollout's first minibatch.
+def measure(
+    run: Run,
+    experience: Experience,
+    rollout: Rollout,
+    targets: Targets,
+    parts: tuple[Tensor, ...],
+    *,
+    free: bool = False,
+) -> dict[str, float]:
+    """Measure how far the policy has moved from the one that made the rollout, on the rows of ``parts``.
+
+    Args:
+        run: the run.
+        experience: the rollout before any pass.
+        rollout: the rollout.
+        targets: of the objective.
+        parts: micro-batches of rows.
+        free: book the forward pass as "diagnostic" instead of charging it as "probe".
 
     Returns:
-        "divergence": the trust region's aggregate; "kl_old_per_token_nats" and "kl_old_per_sequence_nats":
-        KL(pi_old || pi_theta) by k3 over fresh rows.
+        "divergence": the trust region's aggregate; over fresh rows, by k3, "kl_old_per_token_nats" and
+        "kl_old_per_sequence_nats": KL(pi_old || pi_theta), and, if the rollout has ``ref_logprobs``,
+        "kl_ref_per_token_nats" and "kl_ref_per_sequence_nats": KL(pi_theta || pi_ref). NaN without a fresh row.
     """
-    charged = run.region.measured == "after_rollout"
-    parts = plan.minibatches[0]
     rows = torch.cat(parts)
     weights = divergence_weights(run.region, targets.loss_mask[rows], rollout.origin[rows])
     fresh = targets.loss_mask[rows] & (rollout.origin[rows] == Origin.FRESH)[:, None]
-    divergence, total = 0.0, 0.0
-    begin = 0
+    divergence, begin = 0.0, 0
+    totals = {"kl_old": 0.0} if rollout.ref_logprobs is None else {"kl_old": 0.0, "kl_ref": 0.0}
     for part in parts:
-        work = {"probe": forward_work(run.policy.shape, *row_lengths(experience, part))}
-        run.ledger.charge(work) if charged else run.ledger.book("diagnostic", work["probe"])
-        scored = score_rows(run, run.policy, experience, part)
-        leaves = {"logprobs": scored.logprobs, "entropy": scored.entropy}
+        work = _work(run, experience, part)
+        run.ledger.book("diagnostic", work) if free else run.ledger.charge({"probe": work})
+        scored = score_rows(run, run.policy, experience, part, exact=True)
+        leaves = {"logprobs": scored.logprobs, "entropy": scored.entropy, **scored.exact}
         batch = make_batch(rollout, targets, part, leaves, {})
         window = slice(begin, begin + len(part))
         begin += len(part)
         divergence += float((run.region.divergence(batch) * weights[window]).sum())
-        total += float(k3(batch.logprobs, batch.old_logprobs, fresh[window]).sum())
-    return {
-        "divergence": divergence,
-        "kl_old_per_token_nats": total / max(1, int(fresh.sum())),
-        "kl_old_per_sequence_nats": total / max(1, int(fresh.any(1).sum())),
-    }
+        old, mask = batch.old_logprobs, fresh[window]
+        totals["kl_old"] += float(k3(batch.logprobs, old, mask).sum())
+        if batch.ref_logprobs is not None:
+            totals["kl_ref"] += float(kl_from_old("k3", batch.ref_logprobs, batch.logprobs, old, mask).sum())
+    counts = {"per_token_nats": int(fresh.sum()), "per_sequence_nats": int(fresh.any(1).sum())}
+    means = {f"{of}_{unit}": t / n if n else math.nan for of, t in totals.items() for unit, n in counts.items()}
+    return {"divergence": divergence, **means}
+
+
+def _work(run: Run, experience: Experience, rows: Tensor) -> Work:
+    lengths = row_lengths(experience, rows)
+    work = forward_work(run.policy.shape, *lengths)
+    anchors = len(exact_fields(run.requires)) * run.policy.shape.head(sum(lengths[1]))
+    work.add(Work(flops=anchors, executed_flops=anchors))
+    return work

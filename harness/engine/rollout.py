@@ -9,11 +9,13 @@ import torch
 from torch import Tensor
 
 from harness.config.schema import RolloutConfig
+from harness.engine.anchors import AnchorStates
 from harness.engine.ledger import Ledger, Work
 from harness.engine.policy import Policy
 from harness.engine.sampler import Samples, sample
 from harness.engine.streams import prompt_order, uniforms
 from objectives import Objective, Origin
+from objectives.trust_region.measured import Anchor
 from tasks.base import Example, Task
 
 __all__ = ["Experience", "collect"]
@@ -32,6 +34,7 @@ class Experience:
         rewards: [N] float32, NaN for infrastructure failures.
         correct: [N] float32, 1 for the verdict "pass", NaN for "infra".
         greedy_rewards: [N] float32, of the greedy response to each row's prompt; None unless the objective reads it.
+        anchors: what exact divergences are taken to, if any is required.
         verdicts: counts, of rejected groups too.
         cursor: position in the stream of prompts after this rollout.
         num_rejected: groups that were sampled and not used.
@@ -45,6 +48,7 @@ class Experience:
     rewards: Tensor
     correct: Tensor
     greedy_rewards: Tensor | None = None
+    anchors: dict[Anchor, AnchorStates] = field(default_factory=dict[Anchor, AnchorStates])
     verdicts: Counter[str] = field(default_factory=Counter)
     cursor: int = 0
     num_rejected: int = 0

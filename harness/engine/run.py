@@ -64,12 +64,12 @@ class Run:
         """Take over the region's coefficient; return whether the rollout's updates end.
 
         Raises:
-            UserError: the region scales the last step, which this engine cannot do yet.
+            UserError: the region scales a step, but is not measured after steps.
         """
-        if verdict.scale != 1:
+        if verdict.scale != 1 and self.region.measured != "after_step":
             raise UserError(
-                f"trust region {self.config.trust_region.name!r} keeps {verdict.scale:g} of the last step; this engine "
-                "makes steps whole: leave Verdict.scale at 1"
+                f"trust region {self.config.trust_region.name!r} keeps {verdict.scale:g} of the last step: that takes "
+                'measured = "after_step"'
             )
         self.coef = verdict.coef
         return verdict.stop
@@ -123,6 +123,10 @@ _PROVIDED = frozenset(
     {
         "correct",
         "entropy",
+        "exact_kl_new_old",
+        "exact_kl_new_ref",
+        "exact_kl_old",
+        "exact_kl_ref",
         "greedy_rewards",
         "old_entropy",
         "old_values",

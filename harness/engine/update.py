@@ -9,11 +9,14 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from harness.engine.anchors import exact_fields
 from harness.engine.annotations import keyed_uniforms
+from harness.engine.backtrack import Undo, hold
 from harness.engine.flops import TRAIN_FACTOR
 from harness.engine.ledger import BudgetExhausted, Work
 from harness.engine.metrics import StepMetrics
 from harness.engine.passes import Plan, forward_work, row_lengths, score_rows, value_work
+from harness.engine.probe import measure
 from harness.engine.rollout import Experience
 from harness.engine.run import Run
 from harness.engine.streams import key
@@ -73,6 +76,7 @@ def _step(
         run.ledger.cancel_update()
         return True
     before = [optimizer.snapshot() for optimizer in optimizers] if run.ledger.axis == "seconds" else []
+    undo = Undo(run.optimizer) if run.region.measured == "after_step" else None
     for optimizer in optimizers:  # all of them, before any steps: one bad gradient must not move the other model
         metrics.add(f"{optimizer.what}_grad_norm", optimizer.clip())
     run.ledger.look_at_clock()
@@ -83,8 +87,9 @@ def _step(
             optimizer.put_back(snapshot)
         run.ledger.cancel_update()
         raise BudgetExhausted
+    stop = undo is not None and hold(run, undo, lambda: measure(run, experience, rollout, targets, parts), metrics)
     run.ledger.commit()
-    return False
+    return stop
 
 
 def _micro_batch(
@@ -99,12 +104,12 @@ def _micro_batch(
     metrics: StepMetrics,
 ) -> None:
     """Add the gradient of one micro-batch to the models', and its share of each term to ``sums``."""
-    scored = score_rows(run, run.policy, experience, rows, entropy_gradient="entropy" in run.requires)
+    scored = score_rows(run, run.policy, experience, rows, entropy_gradient="entropy" in run.requires, exact=True)
     values = None
     if run.critic is not None:
         prompts = [experience.prompts[i] for i in rows.tolist()]
         values = run.critic.values(prompts, experience.ids[rows], experience.mask[rows], bootstrap=False)
-    outputs = {"logprobs": scored.logprobs, "entropy": scored.entropy, "values": values}
+    outputs = {"logprobs": scored.logprobs, "entropy": scored.entropy, "values": values, **scored.exact}
     # The loss is differentiated down to these few [B, T] leaves first: their gradient is what the log wants to see, and
     # one backward pass through the models follows with it.
     leaves = {
@@ -168,8 +173,10 @@ def _step_work(run: Run, experience: Experience, targets: Targets, parts: tuple[
     for part in parts:
         lengths = row_lengths(experience, part)
         policy.add(forward_work(shape, *lengths, times=TRAIN_FACTOR))
-        if sum(lengths[1]) > chunk:  # the head's forward pass is made again in the backward one
-            policy.executed_flops += shape.head(sum(lengths[1]))
+        anchors = len(exact_fields(run.requires)) * shape.head(sum(lengths[1]))
+        policy.add(Work(flops=anchors, executed_flops=anchors))
+        if sum(lengths[1]) > chunk:  # the heads' forward passes are made again in the backward one
+            policy.executed_flops += shape.head(sum(lengths[1])) + anchors
         if run.critic is not None:
             critic.add(value_work(shape, *lengths, times=TRAIN_FACTOR, bootstrap=False))
     policy.trained_tokens = int(targets.loss_mask[torch.cat(parts)].sum())

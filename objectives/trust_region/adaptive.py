@@ -7,18 +7,15 @@ hardly matters; factors 1.5 and 2 from section 4.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
-from torch import Tensor
-
-from objectives.base import Batch
 from objectives.checks import require_at_least, require_positive
-from objectives.kl import k3
-from objectives.trust_region.base import TrustRegion, Unit, Verdict
+from objectives.trust_region.base import Measured, Verdict
+from objectives.trust_region.measured import KLRegion
 
 
 @dataclass(frozen=True)
-class AdaptivePenalty(TrustRegion):
+class AdaptivePenalty(KLRegion):
     """Double or halve the penalty to stay near a target divergence.
 
     Attributes:
@@ -26,28 +23,23 @@ class AdaptivePenalty(TrustRegion):
         coef: factor at the start, above 0.
         tolerance: the factor is left alone for a divergence within [target / tolerance, target * tolerance].
         rate: what the factor is multiplied or divided by.
-        unit: how the divergence is aggregated.
     """
 
-    measured: ClassVar[Literal["before_step", "after_rollout"]] = "after_rollout"
+    measured: ClassVar[Measured] = "after_rollout"
 
     target: float = 0.01
     coef: float = 1.0
     tolerance: float = 1.5
     rate: float = 2.0
-    unit: Unit = "per_token"
 
     def __post_init__(self) -> None:
+        self.refuse_negative_estimates()
         require_positive(target=self.target, coef=self.coef)
         require_at_least(1, tolerance=self.tolerance, rate=self.rate)
 
     def init(self) -> float:
         """Return ``coef``."""
         return self.coef
-
-    def divergence(self, batch: Batch) -> Tensor:
-        """Return k3 of KL(pi_old || pi_theta)."""
-        return k3(batch.logprobs, batch.old_logprobs, batch.loss_mask)
 
     def update(self, coef: float, kl: float) -> Verdict:
         """Halve the coefficient below the band, double it above."""

@@ -9,9 +9,10 @@ from torch import Tensor
 
 from objectives.base import Batch
 
-__all__ = ["TrustRegion", "Unit", "Verdict"]
+__all__ = ["Measured", "TrustRegion", "Unit", "Verdict"]
 
 Unit = Literal["per_token", "per_sequence"]
+Measured = Literal["before_step", "after_step", "after_rollout"]
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Verdict:
     Attributes:
         coef: the coefficient from here on.
         stop: make no further update on this rollout.
-        scale: what to keep of the last step: 1 all of it, 0 none.
+        scale: what to keep of the last step, of "after_step" regions: 1 all of it, 0 none.
     """
 
     coef: float
@@ -43,13 +44,15 @@ class TrustRegion(ABC):
     Attributes:
         requires: optional fields of ``Batch`` that it reads.
         measured: when ``update`` is called. "before_step": with the divergence of the step's own forward pass, free;
-            ``stop`` then cancels this step too. "after_rollout": with a forward pass made for it after the last
-            update of a rollout, charged to the budget.
+            ``stop`` then cancels this step too. "after_step": with a forward pass over the step's rows after each step;
+            while ``scale`` is below 1 that much of the step is kept and it is measured again, ten times at most, then
+            the step is undone. "after_rollout": with a forward pass made for it after the last update of a rollout.
+            Passes made for it are charged to the budget.
         unit: how ``divergence`` is aggregated; a field where a user may choose.
     """
 
     requires: ClassVar[frozenset[str]] = frozenset()
-    measured: ClassVar[Literal["before_step", "after_rollout"]] = "before_step"
+    measured: ClassVar[Measured] = "before_step"
     unit: Unit
 
     @abstractmethod

@@ -15,30 +15,26 @@ in about two rollouts. Costs one forward pass over the rows of one minibatch aft
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
-from torch import Tensor
-
-from objectives.base import Batch
 from objectives.checks import require_positive
-from objectives.kl import k3
-from objectives.trust_region.base import TrustRegion, Unit, Verdict
+from objectives.trust_region.base import Measured, Unit, Verdict
+from objectives.trust_region.measured import KLRegion
 
 _FLOOR = 1e-3
 
 
 @dataclass(frozen=True)
-class DualAscent(TrustRegion):
+class DualAscent(KLRegion):
     """Hold the divergence at or below a bound with a multiplier that grows while it is violated.
 
     Attributes:
         delta: the bound, nats of ``unit``, above 0.
         coef: multiplier at the start, above 0.
         rate: step of the ascent, nats of the multiplier a rollout, above 0.
-        unit: how the divergence is aggregated.
     """
 
-    measured: ClassVar[Literal["before_step", "after_rollout"]] = "after_rollout"
+    measured: ClassVar[Measured] = "after_rollout"
 
     delta: float = 0.05
     coef: float = 0.1
@@ -46,15 +42,12 @@ class DualAscent(TrustRegion):
     unit: Unit = "per_sequence"
 
     def __post_init__(self) -> None:
+        self.refuse_negative_estimates()
         require_positive(delta=self.delta, coef=self.coef, rate=self.rate)
 
     def init(self) -> float:
         """Return ``coef``."""
         return self.coef
-
-    def divergence(self, batch: Batch) -> Tensor:
-        """Return k3 of KL(pi_old || pi_theta)."""
-        return k3(batch.logprobs, batch.old_logprobs, batch.loss_mask)
 
     def update(self, coef: float, kl: float) -> Verdict:
         """Raise the multiplier while the bound is violated, lower it while there is room; NaN stays NaN."""

@@ -8,39 +8,31 @@ as in Spinning Up. The forward and backward pass of the dropped step is charged.
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
-from objectives.base import Batch
 from objectives.checks import require_at_least, require_positive
-from objectives.kl import k3
-from objectives.trust_region.base import TrustRegion, Unit, Verdict
+from objectives.trust_region.base import Verdict
+from objectives.trust_region.measured import KLRegion
 
 
 @dataclass(frozen=True)
-class EarlyStop(TrustRegion):
+class EarlyStop(KLRegion):
     """End a rollout's updates at the first violation.
 
     Attributes:
         target: divergence aimed at, nats of ``unit``, above 0.
         tolerance: stop above ``tolerance * target``; at least 1.
-        unit: how the divergence is aggregated.
     """
 
     target: float = 0.01
     tolerance: float = 1.5
-    unit: Unit = "per_token"
 
     def __post_init__(self) -> None:
+        self.refuse_negative_estimates()
         require_positive(target=self.target)
         require_at_least(1, tolerance=self.tolerance)
 
     def init(self) -> float:
         """Return 0: there is no penalty."""
         return 0.0
-
-    def divergence(self, batch: Batch) -> Tensor:
-        """Return k3 of KL(pi_old || pi_theta)."""
-        return k3(batch.logprobs, batch.old_logprobs, batch.loss_mask)
 
     def update(self, coef: float, kl: float) -> Verdict:
         """Stop above the bound."""

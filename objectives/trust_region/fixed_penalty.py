@@ -7,25 +7,19 @@ Default coef 1: one of the fixed values {0.3, 1, 3, 10} of the paper's table 1.
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
-from objectives.base import Batch
 from objectives.checks import require_positive
-from objectives.kl import k3
-from objectives.trust_region.base import TrustRegion, Unit
+from objectives.trust_region.measured import KLRegion
 
 
 @dataclass(frozen=True)
-class FixedPenalty(TrustRegion):
+class FixedPenalty(KLRegion):
     """Penalise the distance to the policy that made the rollout, always by the same factor.
 
     Attributes:
         coef: factor of the divergence, advantage units per nat, above 0.
-        unit: how the divergence is aggregated.
     """
 
     coef: float = 1.0
-    unit: Unit = "per_token"
 
     def __post_init__(self) -> None:
         require_positive(coef=self.coef)
@@ -33,7 +27,3 @@ class FixedPenalty(TrustRegion):
     def init(self) -> float:
         """Return ``coef``."""
         return self.coef
-
-    def divergence(self, batch: Batch) -> Tensor:
-        """Return k3 of KL(pi_old || pi_theta)."""
-        return k3(batch.logprobs, batch.old_logprobs, batch.loss_mask)

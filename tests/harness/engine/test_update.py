@@ -21,7 +21,7 @@ from harness.engine.terms import divergence_weights
 from objectives import Origin, trust_region
 from objectives.trust_region import Verdict
 
-PAIRS = [(o, r) for o in objectives.names() for r in trust_region.names()]
+PAIRS = [(o, "none") for o in objectives.names()] + [(o, r) for o in ("grpo", "ppo") for r in trust_region.names()]
 
 
 class CaughtError(Exception):
@@ -363,7 +363,7 @@ def test_all_rows_without_a_reward_give_a_finite_step_of_zero(tiny, monkeypatch)
 
 def test_a_region_that_scales_the_last_step_is_refused_and_not_ignored(tiny):
     run = free_run(make_config())
-    with pytest.raises(UserError, match="makes steps whole"):
+    with pytest.raises(UserError, match="that takes measured"):
         run.settle(Verdict(0.1, scale=0.5))
     assert run.coef == 0
     assert run.settle(Verdict(0.1, stop=True))
