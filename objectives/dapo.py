@@ -5,7 +5,7 @@
     loss = -min(r_t A_i, clip(r_t, 1 - low, 1 + high) A_i)                                                   eq. 8
     c_t  = r_t A_i, 0 where clipped
 
-Weights: 1 / (prompts * tokens of the prompt's group), eq. 8; most libraries take 1 / tokens of the step instead
+Weights: 1 / (prompts * tokens of the prompt's group); eq. 8. Most libraries take 1 / tokens of the step instead
 (``weights = "token_mean"``).
 Dynamic sampling: groups whose rewards are all alike are replaced (eq. 11) as often as ``rollout.max_resamples`` allows,
 all charged; what is still missing then is filled with such groups, which give no gradient.

@@ -48,7 +48,10 @@ def _check_shapes(owner: object, rows: int, width: int) -> None:
 
 
 _LIVE = frozenset(
-    {"logprobs", "values", "entropy", "exact_kl_old", "exact_kl_new_old", "exact_kl_ref", "exact_kl_new_ref"}
+    {
+        *("logprobs", "values", "entropy", "projection_gap"),
+        *("exact_kl_old", "exact_kl_new_old", "exact_kl_ref", "exact_kl_new_ref"),
+    }
 )
 
 
@@ -82,6 +85,7 @@ class Rollout:
         old_values: [N, T+1] float, critic before the first update; entry n_i is the bootstrap value after the last
             token of row i.
         greedy_rewards: [N] float, reward of the greedy response to the row's prompt.
+        prompt: [N] int64, group of the fresh responses to the row's prompt: not ``group`` in replayed rows.
         correct: [N] float, 1 right, 0 wrong, NaN unknown; apart from a shaped reward.
         uniforms: [N, T] float in [0, 1), keyed by seed and rollout: the same whatever the policy.
         step_ends: [N, T] bool, tokens whose text ends a step of the response (``rollout.delimiters``).
@@ -102,6 +106,7 @@ class Rollout:
     old_entropy: Tensor | None = None
     old_values: Tensor | None = None
     greedy_rewards: Tensor | None = None
+    prompt: Tensor | None = None
     correct: Tensor | None = None
     uniforms: Tensor | None = None
     step_ends: Tensor | None = None
@@ -191,6 +196,7 @@ class Batch:
         exact_kl_new_old: [B, T] float, KL(pi_theta || pi_old) over the whole vocabulary, nats.
         exact_kl_ref: [B, T] float, KL(pi_ref || pi_theta) over the whole vocabulary, nats.
         exact_kl_new_ref: [B, T] float, KL(pi_theta || pi_ref) over the whole vocabulary, nats.
+        projection_gap: [B, T] float, KL(pi_theta || its projection by the trust region), nats.
         extras: [B, T] tensors of ``Targets.extras`` and ``Objective.prepare``.
     """
 
@@ -211,6 +217,7 @@ class Batch:
     exact_kl_new_old: Tensor | None = None
     exact_kl_ref: Tensor | None = None
     exact_kl_new_ref: Tensor | None = None
+    projection_gap: Tensor | None = None
     extras: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
 
     def __post_init__(self) -> None:

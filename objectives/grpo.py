@@ -3,7 +3,9 @@
     A_i  = (R_i - mean_g R) / (std_g R + std_eps)                        section 4.1.2
     r_t  = pi_theta / pi_old of token t
     loss = mean_i mean_t -min(r_t A_i, clip(r_t, 1 - low, 1 + high) A_i)     eq. 3
+    c_t  = r_t A_i, 0 where clipped
 
+Weights: 1 / (rows * tokens of the row).
 Differs from PPO: the baseline is the group's mean reward, every token of a response has the same advantage, and each
 response weighs the same whatever its length. The paper's penalty on KL to the reference is the trust region
 ``reference_penalty``. Invalid with one response a prompt (no group) or one update a rollout (every ratio is 1).

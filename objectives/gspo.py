@@ -2,7 +2,9 @@
 
     s_i  = exp(mean_t log(pi_theta / pi_old))                       eq. 7
     loss = mean_i -min(s_i A_i, clip(s_i, 1 - low, 1 + high) A_i)       eq. 5
+    c_t  = s_i A_i, 0 where clipped
 
+Weights: 1 / (rows * tokens of the row).
 Differs from GRPO: the ratio is averaged over the response before the clip, so a response is kept or clipped as a
 whole. Same advantages. Invalid with one response a prompt or one update a rollout.
 Defaults: clip 3e-4 and 4e-4 from section 5.1, for responses of thousands of tokens: the mean log-ratio of n tokens

@@ -14,8 +14,9 @@ A response a is cut into K segments; L_k = sum_{t in S_k} log(pi_theta / pi_old)
     clip_mode "outer_min": min(A rho, A rho_raw) of "plain"; a lower bound as well, and a tighter one.
     clip_mode "stopgrad":  rho of "plain" is a detached weight and every token keeps its gradient: -A rho log pi_theta.
 
-Weights: raw ratios (norm "none", no root) have gradient A per token whatever the length, divided by the constant
-rows * max_response_tokens; normalised forms average over a response, 1 / (rows * tokens of the row), as GSPO does.
+Weights: 1 / (rows * max_response_tokens); 1 / (rows * tokens of the row) where normalised. Raw ratios (norm "none", no
+root) have gradient A per token whatever the length, so they are divided by a constant; normalised forms average over a
+response, as GSPO does.
 Differs from GSPO: the ratio is clipped per segment before the segments are combined, and (raw) is not normalised by
 length.
 Reduces to (presets of these names): GSPO: one segment, norm "mean", one_sided. GRPO: one token a segment, combine

@@ -10,7 +10,8 @@ m_t: 1, or with ``distil`` "wrong" only responses that are not right, with "unso
 (section 3.4); the denominator keeps all tokens.
 Reduces to: token-mean GRPO without clip at beta 0; on-policy distillation where all advantages are 0.
 The teacher is ``[teacher]`` of the run, scored on the student's tokens once a rollout (phase "teacher").
-Equations as quoted by two readers of the paper, not read there. Defaults: beta from 5e-3 to 1e-3 by 5e-5 a step,
+Equations as quoted by two readers of the paper, not read there.
+Defaults: beta from 5e-3 to 1e-3 by 5e-5 a step,
 section 3.3; it is in units of advantage a nat and depends on the task: tune it. std_eps 1e-6 is ours.
 """
 

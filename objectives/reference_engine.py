@@ -22,7 +22,7 @@ _WIDTH = 9
 _MAX_RESPONSE_TOKENS = 12
 _STEP_END_SHARE = 0.4
 _CARRIES_GRADIENT = (
-    *("logprobs", "values", "entropy"),
+    *("logprobs", "values", "entropy", "projection_gap"),
     *("exact_kl_old", "exact_kl_new_old", "exact_kl_ref", "exact_kl_new_ref"),
 )
 
@@ -89,6 +89,7 @@ def random_case(
         "old_values": normal(rows, _WIDTH + 1),
         "greedy_rewards": normal(_NUM_PROMPTS)[group],
         "correct": (rewards > 0).to(dtype),
+        "prompt": group,
         "uniforms": (old_logprobs * 1e4).remainder(1),
         "step_ends": (old_logprobs * 1e3).remainder(1) < _STEP_END_SHARE,
         "task_steps": (torch.arange(_WIDTH) // 3).expand(rows, _WIDTH),
@@ -110,9 +111,7 @@ def random_case(
         "entropy": normal(rows, _WIDTH).abs(),
         "exact_kl_old": normal(rows, _WIDTH).square(),
     }
-    current |= {
-        name: normal(rows, _WIDTH).square() for name in ("exact_kl_new_old", "exact_kl_ref", "exact_kl_new_ref")
-    }
+    current |= {name: normal(rows, _WIDTH).square() for name in _CARRIES_GRADIENT if name not in current}
     return Case(rollout, current)
 
 

@@ -98,6 +98,41 @@ class CriticConfig(Section):
     warmup_updates: int = Field(0, ge=0)
 
 
+class ReplayConfig(Section):
+    """Replay of earlier responses to a rollout's prompts; RePO (arXiv:2506.09340) is made of this and GRPO."""
+
+    strategy: Literal["none", "all", "random_k", "highest_k", "recent_k", "max_variance_k"] = Field(
+        "none", description="which of a prompt's remembered responses join its rollout"
+    )
+    num_replays: int = Field(8, ge=1, description="responses a prompt at most (k)")
+    min_cache: int = Field(16, ge=1, description="remembered responses from which a prompt is replayed")
+    max_cache: int = Field(16, ge=1, description="responses remembered a prompt, first in first out")
+
+    @model_validator(mode="after")
+    def _reachable(self) -> "ReplayConfig":
+        if self.min_cache > self.max_cache:
+            raise ValueError(
+                f"replay.min_cache = {self.min_cache} is above replay.max_cache = {self.max_cache}: nothing would ever "
+                "be replayed"
+            )
+        return self
+
+
+class CorrectionConfig(Section):
+    """Behaviour correction: weigh the policy loss by pi_old / mu, the trainer's over the sampler's probabilities."""
+
+    level: Literal["none", "token", "sequence"] = Field("none", description="ratio of each token, or of the response")
+    mode: Literal["truncate", "mask"] = Field("truncate", description="bound the ratio, or drop what lies outside")
+    low: float = Field(0.0, ge=0, description="lower bound of the ratio")
+    high: float = Field(2.0, gt=0, description="upper bound of the ratio; 2 is that of truncated importance sampling")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "CorrectionConfig":
+        if self.low > self.high:
+            raise ValueError(f"correction.low = {self.low:g} is above correction.high = {self.high:g}")
+        return self
+
+
 class BudgetConfig(Section):
     """What a run may spend, on one axis."""
 
@@ -137,6 +172,8 @@ class RunConfig(Section):
     rollout: RolloutConfig = RolloutConfig()  # pyright: ignore[reportCallIssue]
     update: UpdateConfig = UpdateConfig()  # pyright: ignore[reportCallIssue]
     critic: CriticConfig = CriticConfig()  # pyright: ignore[reportCallIssue]
+    correction: CorrectionConfig = CorrectionConfig()  # pyright: ignore[reportCallIssue]
+    replay: ReplayConfig = ReplayConfig()  # pyright: ignore[reportCallIssue]
     budget: BudgetConfig
     eval: EvalConfig = EvalConfig()  # pyright: ignore[reportCallIssue]
     engine: EngineConfig = EngineConfig()  # pyright: ignore[reportCallIssue]

@@ -4,7 +4,7 @@ Kept instead of their distributions: D numbers a token, not V. The distributions
 """
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -12,7 +12,13 @@ from torch import Tensor, nn
 
 from objectives.trust_region.measured import EXACT_FIELDS, Anchor
 
-__all__ = ["AnchorStates", "Anchored", "anchored", "exact_fields", "exact_kl", "wanted"]
+__all__ = ["PROJECTION", "AnchorStates", "Anchored", "anchored", "exact_fields", "exact_kl", "wanted"]
+
+
+Project = Callable[[Tensor, Tensor], Tensor]
+
+PROJECTION = "projection_gap"
+"""The divergence between the policy and its projection; it is computed from the old policy."""
 
 
 @dataclass(frozen=True)
@@ -41,30 +47,51 @@ class Anchored:
         states: [B, T, D] of the anchor.
         head: of the anchor.
         reverse: KL(pi_theta || anchor) if true, KL(anchor || pi_theta) if not.
+        project: of a trust region, from log pi_theta and log anchor [K, V] to a projection; the divergence is then
+            KL(pi_theta || sg(projection)).
+        replaces: whether log-probabilities are the projection's.
     """
 
     states: Tensor
     head: nn.Module
     reverse: bool
+    project: Project | None = None
+    replaces: bool = False
+
+    def of(self, window: slice, mask: Tensor) -> "Anchored":
+        """Return a chunk of the masked tokens, states [K, D]."""
+        return Anchored(self.states[mask][window], self.head, self.reverse, self.project, self.replaces)
 
 
 def exact_fields(requires: frozenset[str]) -> list[str]:
     """Return the exact divergences among the required fields, sorted."""
-    return sorted(requires & set(EXACT_FIELDS.values()))
+    return sorted(requires & {*EXACT_FIELDS.values(), PROJECTION})
 
 
 def wanted(requires: frozenset[str], anchor: Anchor) -> bool:
     """Whether an exact divergence to this anchor is required."""
-    return any(field in requires for (to, _), field in EXACT_FIELDS.items() if to == anchor)
+    fields = {field for (to, _), field in EXACT_FIELDS.items() if to == anchor}
+    return bool(requires & (fields | {PROJECTION} if anchor == "old" else fields))
 
 
-def anchored(requires: frozenset[str], anchors: Mapping[Anchor, AnchorStates], rows: Tensor) -> dict[str, Anchored]:
+def anchored(
+    requires: frozenset[str],
+    anchors: Mapping[Anchor, AnchorStates],
+    rows: Tensor,
+    project: Project,
+    *,
+    replaces: bool,
+) -> dict[str, Anchored]:
     """Return what the required divergences of ``rows`` are computed from, by field."""
-    return {
+    found = {
         field: Anchored(anchors[to].states[rows], anchors[to].head, direction == "reverse")
         for (to, direction), field in EXACT_FIELDS.items()
         if field in requires
     }
+    if PROJECTION in requires:
+        states, head = anchors["old"].states[rows], anchors["old"].head
+        found[PROJECTION] = Anchored(states, head, reverse=True, project=project, replaces=replaces)
+    return found
 
 
 def exact_kl(logprobs: Tensor, anchor_logprobs: Tensor, *, reverse: bool) -> Tensor:

@@ -22,7 +22,10 @@ def save_run(run: Run, offsets: dict[str, int]) -> bytes:
     tensors = {f"policy.{name}": value for name, value in run.optimizer.tensors()}
     if run.critic_optimizer is not None:
         tensors |= {f"critic.{name}": value for name, value in run.critic_optimizer.tensors()}
+    remembered, replay = run.replay.state()
+    tensors |= {f"replay.{name}": value for name, value in remembered.items()}
     state = {
+        "replay": replay,
         "iteration": run.iteration,
         "cursor": run.cursor,
         "coef": run.coef,
@@ -41,6 +44,7 @@ def restore_run(run: Run, payload: bytes) -> dict[str, int]:
     run.optimizer.restore(_below("policy.", tensors), state["policy_steps"])
     if run.critic_optimizer is not None:
         run.critic_optimizer.restore(_below("critic.", tensors), state["critic_steps"])
+    run.replay.restore(_below("replay.", tensors), state["replay"])
     run.iteration, run.cursor, run.coef = state["iteration"], state["cursor"], state["coef"]
     run.ledger.restore(state["ledger"])
     return state["offsets"]

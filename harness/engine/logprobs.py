@@ -19,7 +19,8 @@ class Scored:
     """A policy's view of responses.
 
     Attributes:
-        logprobs: [B, T] float32 or wider, at the sampling temperature, nats; 0 outside the mask.
+        logprobs: [B, T] float32 or wider, at the sampling temperature, nats; 0 outside the mask. Projected where
+            ``exact`` holds a projection.
         entropy: [B, T] float32 or wider, nats; 0 outside the mask.
         exact: [B, T] divergences over the vocabulary that were asked for, by name, nats; 0 outside the mask.
         states: [B, T, D] last hidden states without a gradient, if they were asked for.
@@ -79,22 +80,21 @@ def score_responses(
     lengths = torch.tensor([len(prompt) for prompt in prompts], device=ids.device)
     rows, columns = response_positions(lengths, mask)
     states, tokens = hidden[rows, columns], ids[mask]
-    others = {name: (part.head, part.states[mask], part.reverse) for name, part in exact.items()}
     recompute = len(tokens) > chunk_tokens and torch.is_grad_enabled()
     chunks: list[tuple[Tensor, ...]] = []
     for begin in range(0, len(tokens), chunk_tokens):
         window = slice(begin, begin + chunk_tokens)
-        parts = [(head, kept[window], reverse) for head, kept, reverse in others.values()]
+        parts = [part.of(window, mask) for part in exact.values()]
         job = (policy.head, states[window], tokens[window], temperature, entropy_gradient, parts)
         chunks.append(checkpoint(_score_chunk, *job, use_reentrant=False) if recompute else _score_chunk(*job))
     zeros = wide(hidden.new_zeros(mask.shape))
     flat = [torch.cat(parts) for parts in zip(*chunks, strict=True)]
-    laid_out = [zeros.masked_scatter(mask, values) for values in flat] or [zeros] * (2 + len(others))
+    laid_out = [zeros.masked_scatter(mask, values) for values in flat] or [zeros] * (2 + len(exact))
     kept = hidden.new_zeros(*mask.shape, hidden.shape[-1])
     return Scored(
         logprobs=laid_out[0],
         entropy=laid_out[1],
-        exact=dict(zip(others, laid_out[2:], strict=True)),
+        exact=dict(zip(exact, laid_out[2:], strict=True)),
         states=kept.masked_scatter(mask[:, :, None], states.detach()) if keep_states else None,
     )
 
@@ -105,7 +105,7 @@ def _score_chunk(
     tokens: Tensor,
     temperature: float,
     entropy_gradient: bool,
-    anchors: Sequence[tuple[nn.Module, Tensor, bool]],
+    anchors: Sequence[Anchored],
 ) -> tuple[Tensor, ...]:
     """Return log-probabilities and entropies [K] of ``tokens`` [K] from ``states`` [K, D], then divergences [K]."""
     logprobs = torch.log_softmax(wide(head(states)) / temperature, dim=-1)  # [K, V]
@@ -113,8 +113,12 @@ def _score_chunk(
         source = logprobs if entropy_gradient else logprobs.detach()
         entropy = -(source.exp() * source).sum(-1)
     divergences: list[Tensor] = []
-    for anchor_head, anchor_states, reverse in anchors:
+    seen = logprobs
+    for anchor in anchors:
         with torch.no_grad():
-            anchor_logprobs = torch.log_softmax(wide(anchor_head(anchor_states)) / temperature, dim=-1)
-        divergences.append(exact_kl(logprobs, anchor_logprobs, reverse=reverse))
-    return (logprobs.gather(1, tokens[:, None])[:, 0], entropy, *divergences)
+            other = torch.log_softmax(wide(anchor.head(anchor.states)) / temperature, dim=-1)
+        if anchor.project is not None:
+            projected = anchor.project(logprobs, other)
+            seen, other = projected if anchor.replaces else seen, projected.detach()
+        divergences.append(exact_kl(logprobs, other, reverse=anchor.reverse))
+    return (seen.gather(1, tokens[:, None])[:, 0], entropy, *divergences)

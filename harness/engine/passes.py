@@ -14,6 +14,7 @@ from harness.engine.policy import Policy
 from harness.engine.rollout import Experience
 from harness.engine.run import Run
 from harness.engine.streams import key
+from objectives import Origin
 from objectives.trust_region.measured import Anchor
 
 __all__ = [
@@ -44,16 +45,23 @@ class Plan:
         """All micro-batches in order."""
         return [part for minibatch in self.minibatches for part in minibatch]
 
+    def of(self, rows: Tensor) -> "Plan":
+        """Return the plan of only the ``rows`` [N] bool of the rollout; micro-batches without any vanish."""
+        kept = [[part[rows[part]] for part in minibatch] for minibatch in self.minibatches]
+        return Plan(tuple(tuple(part for part in minibatch if len(part)) for minibatch in kept))
+
 
 def make_plan(experience: Experience, minibatches: int, micro_batch_rows: int, *, seed: int, iteration: int) -> Plan:
-    """Deal the groups of a rollout to minibatches, in an order keyed by seed and iteration.
+    """Deal the prompts of a rollout, with all their groups, to minibatches, in an order keyed by seed and iteration.
 
     Within a minibatch rows are sorted by length, so that a micro-batch pads little.
     """
     generator = torch.Generator().manual_seed(key(seed, "minibatches", iteration) % 2**63)
-    order = torch.randperm(int(experience.group.max()) + 1, generator=generator)
+    order = torch.randperm(int(experience.prompt_of_row.max()) + 1, generator=generator)
     lengths = torch.tensor([len(p) + n for p, n in zip(experience.prompts, experience.lengths, strict=True)])
-    minibatch_rows = [torch.isin(experience.group, chosen).nonzero()[:, 0] for chosen in order.chunk(minibatches)]
+    minibatch_rows = [
+        torch.isin(experience.prompt_of_row, chosen).nonzero()[:, 0] for chosen in order.chunk(minibatches)
+    ]
     ordered = [rows[lengths[rows].argsort(stable=True)] for rows in minibatch_rows]
     return Plan(tuple(tuple(rows.split(micro_batch_rows)) for rows in ordered))
 
@@ -90,9 +98,21 @@ def score_rows(
     *,
     entropy_gradient: bool = False,
     exact: bool = False,
+    project: bool = False,
     keep_states: bool = False,
 ) -> Scored:
-    """Return what ``policy`` thinks of ``rows`` of a rollout, [K, T], and, if asked, its exact divergences."""
+    """Return what ``policy`` thinks of ``rows`` of a rollout, [K, T].
+
+    Args:
+        run: the run.
+        policy: the policy.
+        experience: the rollout.
+        rows: [K] int64.
+        entropy_gradient: let gradients flow through the entropy.
+        exact: compute the exact divergences that the run requires.
+        project: return the log-probabilities of the trust region's projection, if it is one.
+        keep_states: return the hidden states too.
+    """
     return score_responses(
         policy,
         [experience.prompts[i] for i in rows.tolist()],
@@ -101,7 +121,7 @@ def score_rows(
         temperature=run.config.rollout.temperature,
         chunk_tokens=run.config.engine.logprob_chunk_tokens,
         entropy_gradient=entropy_gradient,
-        exact=anchored(run.requires, experience.anchors, rows) if exact else {},
+        exact=anchored(run.requires, experience.anchors, rows, run.region.project, replaces=project) if exact else {},
         keep_states=keep_states,
     )
 
@@ -117,9 +137,14 @@ def _assemble(plan: Plan, experience: Experience, width: int, compute: Callable[
 
 
 def old_logprobs(run: Run, experience: Experience, plan: Plan) -> tuple[Tensor, Tensor]:
-    """Return log pi_old and its entropy, [N, T] each, charged as "old"; keep its states if a divergence needs them."""
+    """Return log pi_old and its entropy, [N, T] each, charged as "old"; keep its states if a divergence needs them.
+
+    Replayed rows keep those of their own behaviour policy and cost nothing.
+    """
     width = experience.ids.shape[1]
     keep = _Keep(run, "old")
+    fresh = experience.origin != Origin.REPLAY
+    plan = plan.of(fresh)
 
     def compute(rows: Tensor) -> Tensor:
         run.ledger.charge({"old": forward_work(run.policy.shape, *row_lengths(experience, rows))})
@@ -129,6 +154,9 @@ def old_logprobs(run: Run, experience: Experience, plan: Plan) -> tuple[Tensor, 
 
     both = _assemble(plan, experience, 2 * width, compute)
     keep.finish(experience, plan, run.policy)
+    if experience.stored:
+        stored = torch.cat([experience.stored["old_logprobs"], experience.stored["old_entropy"]], 1)
+        both = torch.where(fresh[:, None], both, stored.to(both))
     return both[:, :width], both[:, width:]
 
 

@@ -27,13 +27,18 @@ class Experience:
 
     Attributes:
         prompts: token ids of each row's prompt.
-        group: [N] int64.
+        examples: id of each row's example.
+        group: [N] int64; a prompt's replayed responses have a group of their own.
+        prompt_of_row: [N] int64, the fresh group of the row's prompt.
+        origin: [N] int8.
         ids: [N, T] int64.
         mask: [N, T] bool.
+        logprobs: [N, T] float32, of the tokens as the sampler drew them.
         finish: [N] int8.
         rewards: [N] float32, NaN for infrastructure failures.
         correct: [N] float32, 1 for the verdict "pass", NaN for "infra".
         greedy_rewards: [N] float32, of the greedy response to each row's prompt; None unless the objective reads it.
+        stored: [N, T] "old_logprobs" and "old_entropy" of replayed rows, 0 in fresh ones; empty without replays.
         anchors: what exact divergences are taken to, if any is required.
         verdicts: counts, of rejected groups too.
         cursor: position in the stream of prompts after this rollout.
@@ -41,22 +46,22 @@ class Experience:
     """
 
     prompts: list[list[int]]
+    examples: list[str]
     group: Tensor
+    prompt_of_row: Tensor
+    origin: Tensor
     ids: Tensor
     mask: Tensor
+    logprobs: Tensor
     finish: Tensor
     rewards: Tensor
     correct: Tensor
     greedy_rewards: Tensor | None = None
+    stored: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
     anchors: dict[Anchor, AnchorStates] = field(default_factory=dict[Anchor, AnchorStates])
     verdicts: Counter[str] = field(default_factory=Counter)
     cursor: int = 0
     num_rejected: int = 0
-
-    @property
-    def origin(self) -> Tensor:
-        """[N] int8: every row is fresh."""
-        return torch.full_like(self.finish, int(Origin.FRESH))
 
     @property
     def lengths(self) -> list[int]:
@@ -181,11 +186,16 @@ def _join(
         block = tensor[index * group_size : (index + 1) * group_size]
         return block if block.ndim == 1 else torch.nn.functional.pad(block, (0, width - block.shape[1]), value=fill)
 
+    group = torch.arange(len(chosen)).repeat_interleave(group_size)
     return Experience(
         prompts=[round_.prompts[index] for round_, index in chosen for _ in range(group_size)],
-        group=torch.arange(len(chosen)).repeat_interleave(group_size),
+        examples=[round_.examples[index].id for round_, index in chosen for _ in range(group_size)],
+        group=group,
+        prompt_of_row=group,
+        origin=torch.full((len(group),), int(Origin.FRESH), dtype=torch.int8),
         ids=torch.cat([rows(round_.samples.ids, index, pad_id) for round_, index in chosen]),
         mask=torch.cat([rows(round_.samples.mask, index, 0) for round_, index in chosen]),
+        logprobs=torch.cat([rows(round_.samples.logprobs, index, 0) for round_, index in chosen]),
         finish=torch.cat([rows(round_.samples.finish, index, 0) for round_, index in chosen]),
         rewards=torch.cat([round_.rewards[index] for round_, index in chosen]),
         correct=torch.cat([round_.correct[index] for round_, index in chosen]),

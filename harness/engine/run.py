@@ -11,6 +11,7 @@ from harness.engine.critic import Critic
 from harness.engine.ledger import Ledger
 from harness.engine.optimizer import Optimizer
 from harness.engine.policy import Policy, load_policy
+from harness.engine.replay import Replay
 from objectives import Objective
 from objectives.trust_region import TrustRegion, Verdict
 from tasks.base import Task
@@ -33,6 +34,7 @@ class Run:
         critic_optimizer: of the critic.
         reference: frozen start; None unless the objective or the region reads ``ref_logprobs``.
         teacher: frozen policy of the table "teacher"; None unless the objective reads ``teacher_logprobs``.
+        replay: responses of earlier iterations.
         ledger: of the run's budget.
         coef: the trust region's coefficient.
         iteration: rollouts that are done.
@@ -49,6 +51,7 @@ class Run:
     critic_optimizer: Optimizer | None
     reference: Policy | None
     teacher: Policy | None
+    replay: Replay
     ledger: Ledger
     coef: float
     iteration: int = 0
@@ -113,6 +116,7 @@ def build_run(config: RunConfig) -> Run:
         ),
         reference=policy.frozen_copy() if "ref_logprobs" in requires else None,
         teacher=_load_teacher(config, policy) if "teacher_logprobs" in requires else None,
+        replay=Replay(config.replay, config.seed),
         ledger=Ledger(config.budget.axis, config.budget.amount, points),
         coef=region.init(),
         requires=requires,
@@ -130,8 +134,11 @@ _PROVIDED = frozenset(
         "greedy_rewards",
         "old_entropy",
         "old_values",
+        "projection_gap",
+        "prompt",
         "ref_logprobs",
         "returns",
+        "rollout_logprobs",
         "step_ends",
         "step_logprobs",
         "step_uniforms",

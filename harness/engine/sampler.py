@@ -30,11 +30,14 @@ class Samples:
         ids: [N, T] int64, ``pad_id`` after the end; the end token is included.
         mask: [N, T] bool.
         finish: [N] int8, ``Finish.EOS`` or ``Finish.LENGTH``.
+        logprobs: [N, T] float32, log-probability of each token when it was drawn, at the sampling temperature, nats; 0
+            outside ``mask``. At temperature 0 that of the untempered distribution.
     """
 
     ids: Tensor
     mask: Tensor
     finish: Tensor
+    logprobs: Tensor
 
 
 @torch.no_grad()
@@ -64,6 +67,7 @@ def sample(
     pad_id, eos_id = policy.tokenizer.pad_id, policy.tokenizer.eos_id
     ids = torch.full((rows, limit), pad_id, dtype=torch.int64, device=policy.device)
     mask = torch.zeros((rows, limit), dtype=torch.bool, device=policy.device)
+    logprobs = torch.zeros((rows, limit), device=policy.device)
 
     lengths = [len(prompt) for prompt in prompts]
     width = max(lengths)
@@ -76,8 +80,9 @@ def sample(
     alive = torch.arange(rows, device=policy.device)  # row of ``ids`` that each row of the cache writes
     going = torch.ones(rows, dtype=torch.bool, device=policy.device)  # rows of the cache that are not finished
     for position in range(limit):
-        tokens = _draw(logits, draws[alive, position], temperature)
-        tokens = torch.where(going, tokens, pad_id)
+        drawn, chances = _draw(logits, draws[alive, position], temperature)
+        tokens = torch.where(going, drawn, pad_id)
+        logprobs[alive, position] = torch.where(going, chances, 0.0)
         ids[alive, position] = tokens
         mask[alive, position] = going
         going = going & (tokens != eos_id)
@@ -93,7 +98,7 @@ def sample(
     ended = ((ids == eos_id) & mask).any(1)
     finish = torch.where(ended, int(Finish.EOS), int(Finish.LENGTH)).to(torch.int8)
     used = int(mask.sum(1).max())
-    return Samples(ids[:, :used], mask[:, :used], finish)
+    return Samples(ids[:, :used], mask[:, :used], finish, logprobs[:, :used])
 
 
 def _prefill(policy: Policy, prompts: Sequence[Sequence[int]], width: int) -> tuple[DynamicCache, Tensor, Tensor]:
@@ -137,13 +142,19 @@ def _mask(policy: Policy, visible: Tensor) -> Tensor:
     return bias.masked_fill(~visible, torch.finfo(bias.dtype).min)
 
 
-def _draw(logits: Tensor, uniforms: Tensor, temperature: float) -> Tensor:
-    """Return one token a row of ``logits`` [B, V]: the first whose cumulative probability exceeds its uniform."""
+def _draw(logits: Tensor, uniforms: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    """Return one token a row of ``logits`` [B, V] and its log-probability [B].
+
+    The token is the first whose cumulative probability exceeds its uniform.
+    """
+    probabilities = torch.softmax(logits.float() / (temperature or 1), dim=-1)
     if temperature == 0:
-        return logits.argmax(-1)
-    cumulative = torch.softmax(logits.float() / temperature, dim=-1).double().cumsum(-1)
-    targets = uniforms[:, None] * cumulative[:, -1:]
-    return torch.searchsorted(cumulative, targets, right=True)[:, 0].clamp(max=logits.shape[-1] - 1)
+        tokens = logits.argmax(-1)
+    else:
+        cumulative = probabilities.double().cumsum(-1)
+        targets = uniforms[:, None] * cumulative[:, -1:]
+        tokens = torch.searchsorted(cumulative, targets, right=True)[:, 0].clamp(max=logits.shape[-1] - 1)
+    return tokens, probabilities.gather(1, tokens[:, None])[:, 0].log()
 
 
 def _prefill_work(policy: Policy, lengths: Sequence[int], rows: int) -> Work:

@@ -17,6 +17,7 @@ from harness.engine.metrics import StepMetrics
 from harness.engine.optimizer import NonFinite
 from harness.engine.probe import probe
 from harness.engine.recorder import Notify, Recorder, RunFailed
+from harness.engine.replay import add_replays
 from harness.engine.rollout import Experience, collect
 from harness.engine.run import Run, build_run
 from harness.engine.update import update_policy
@@ -71,15 +72,14 @@ def _iterate(run: Run, recorder: Recorder) -> None:
     """Make one rollout and its updates."""
     config = run.config
     begun = time.perf_counter()
-    experience = collect(
-        run.policy, run.task, run.objective, config.rollout, run.ledger,
-        seed=config.seed, iteration=run.iteration, cursor=run.cursor,
-    )  # fmt: skip
+    experience = _collect(run)
     plan = passes.make_plan(
         experience, config.update.minibatches, config.update.micro_batch_rows,
         seed=config.seed, iteration=run.iteration,
     )  # fmt: skip
     rollout = _score(run, experience, plan)
+    if config.replay.strategy != "none":
+        run.replay.push(experience, rollout)
     targets = run.objective.targets(rollout)
 
     metrics = StepMetrics()
@@ -95,17 +95,29 @@ def _iterate(run: Run, recorder: Recorder) -> None:
     recorder.iteration(experience, metrics, moved, time.perf_counter() - begun)
 
 
+def _collect(run: Run) -> Experience:
+    """Return fresh responses, and what is replayed beside them."""
+    config = run.config
+    fresh = collect(
+        run.policy, run.task, run.objective, config.rollout, run.ledger,
+        seed=config.seed, iteration=run.iteration, cursor=run.cursor,
+    )  # fmt: skip
+    return add_replays(fresh, run.replay, run.iteration, run.policy.tokenizer.pad_id)
+
+
 def _score(run: Run, experience: Experience, plan: passes.Plan) -> Rollout:
     """Return the rollout with all that objective and trust region read."""
     logprobs, entropy = passes.old_logprobs(run, experience, plan)
     return Rollout(
         rewards=experience.rewards,
         group=experience.group,
+        prompt=experience.prompt_of_row,
         origin=experience.origin,
         finish=experience.finish,
         response_ids=experience.ids,
         response_mask=experience.mask,
         old_logprobs=logprobs,
+        rollout_logprobs=experience.logprobs,
         ref_logprobs=passes.frozen_logprobs(run, run.reference, "reference", experience, plan),
         teacher_logprobs=passes.frozen_logprobs(run, run.teacher, "teacher", experience, plan),
         old_entropy=entropy,

@@ -12,6 +12,7 @@ from torch import Tensor
 from harness.engine.anchors import exact_fields
 from harness.engine.annotations import keyed_uniforms
 from harness.engine.backtrack import Undo, hold
+from harness.engine.correction import correction_weights
 from harness.engine.flops import TRAIN_FACTOR
 from harness.engine.ledger import BudgetExhausted, Work
 from harness.engine.metrics import StepMetrics
@@ -60,6 +61,10 @@ def _step(
     """Make one optimizer step; return True if the trust region ends the rollout's updates."""
     rows = torch.cat(parts)
     weights, extras = _step_weights(run, experience, rollout, targets, parts, rows)
+    if run.config.correction.level != "none":
+        factors = weights.correction[rows][targets.loss_mask[rows]]
+        metrics.add("correction_mean", float(factors.sum()), len(factors))
+        metrics.add("correction_zero_frac", float((factors == 0).sum()), len(factors))
     run.ledger.charge(_step_work(run, experience, targets, parts))
     optimizers = [o for o in (run.optimizer, run.critic_optimizer) if o is not None]
     for optimizer in optimizers:
@@ -104,7 +109,8 @@ def _micro_batch(
     metrics: StepMetrics,
 ) -> None:
     """Add the gradient of one micro-batch to the models', and its share of each term to ``sums``."""
-    scored = score_rows(run, run.policy, experience, rows, entropy_gradient="entropy" in run.requires, exact=True)
+    entropy_gradient = "entropy" in run.requires
+    scored = score_rows(run, run.policy, experience, rows, entropy_gradient=entropy_gradient, exact=True, project=True)
     values = None
     if run.critic is not None:
         prompts = [experience.prompts[i] for i in rows.tolist()]
@@ -118,8 +124,7 @@ def _micro_batch(
         if output is not None
     }
     batch = make_batch(rollout, targets, rows, leaves, extras)
-    part = StepWeights(weights.policy[rows], weights.value[rows], weights.divergence[rows])
-    backward(run, batch, part, sums, metrics)
+    backward(run, batch, weights.of(rows), sums, metrics)
     tensors = [outputs[name] for name, leaf in leaves.items() if leaf.grad is not None]
     gradients = [leaf.grad for leaf in leaves.values() if leaf.grad is not None]
     torch.autograd.backward(tensors, gradients)  # pyright: ignore[reportArgumentType]
@@ -151,6 +156,9 @@ def _step_weights(
         policy=laid_out(run.objective.aggregation(step)),
         value=laid_out(value_mask[rows].float() / value_mask[rows].sum().clamp(min=1)),
         divergence=laid_out(divergence_weights(run.region, step.loss_mask, step.origin)),
+        correction=correction_weights(
+            run.config.correction, rollout.old_logprobs, rollout.rollout_logprobs, targets.loss_mask
+        ),
     )
     return weights, {name: laid_out(tensor) for name, tensor in run.objective.prepare(step).items()}
 

@@ -48,11 +48,13 @@ class TrustRegion(ABC):
             while ``scale`` is below 1 that much of the step is kept and it is measured again, ten times at most, then
             the step is undone. "after_rollout": with a forward pass made for it after the last update of a rollout.
             Passes made for it are charged to the budget.
+        projects: whether the objective reads projected log-probabilities (``project``).
         unit: how ``divergence`` is aggregated; a field where a user may choose.
     """
 
     requires: ClassVar[frozenset[str]] = frozenset()
     measured: ClassVar[Measured] = "before_step"
+    projects: ClassVar[bool] = False
     unit: Unit
 
     @abstractmethod
@@ -66,6 +68,14 @@ class TrustRegion(ABC):
     def keep(self, batch: Batch) -> Tensor:
         """Return [B, T] bool, tokens whose policy loss stays; the denominators do not change."""
         return torch.ones_like(batch.loss_mask)
+
+    def project(self, logprobs: Tensor, old_logprobs: Tensor) -> Tensor:
+        """Return the log-probabilities [K, V] that the objective reads in place of ``logprobs`` [K, V].
+
+        Called chunk by chunk, for regions with ``projects`` only; both arguments are whole distributions.
+        """
+        del old_logprobs
+        return logprobs
 
     def update(self, coef: float, kl: float) -> Verdict:
         """Return the verdict on ``kl``, the aggregate divergence in nats of ``unit``."""

@@ -11,6 +11,7 @@ from torch import Tensor
 from objectives.base import Batch, Objective, Rollout
 from objectives.reference_engine import Case, divergence, far, random_case, with_logprobs
 from objectives.trust_region.base import TrustRegion, Verdict
+from objectives.trust_region.measured import EXACT_FIELDS
 
 __all__ = [
     "EXTREME",
@@ -30,6 +31,8 @@ KNOWN_FIELDS = {
 
 EXTREME = 300.0
 """Nats: far beyond what float32 can exponentiate."""
+
+_FROM_THE_ENGINE = frozenset({*EXACT_FIELDS.values(), "projection_gap"})
 
 POISONS = (torch.nan, torch.inf, -1e4)
 """What may stand in masked slots."""
@@ -75,7 +78,7 @@ def _zero(region: TrustRegion) -> None:
     if case.rollout.ref_logprobs is not None:
         case = Case(replace(case.rollout, ref_logprobs=case.rollout.old_logprobs), case.current)
     zeros = torch.zeros_like(case.rollout.old_logprobs)
-    current = {name: zeros if name.startswith("exact_kl") else value for name, value in case.current.items()}
+    current = {name: zeros if name in _FROM_THE_ENGINE else value for name, value in case.current.items()}
     case = Case(case.rollout, current)
     value, gradient, _ = divergence(region, case)
     zero = bool((value == 0).all()) and bool((gradient == 0).all())
@@ -102,7 +105,7 @@ def _extremes(region: TrustRegion) -> None:
 
 
 def _descends(region: TrustRegion) -> None:
-    if region.init() == 0 or any(name.startswith("exact_kl") for name in region.requires):
+    if region.init() == 0 or region.requires & _FROM_THE_ENGINE:
         return  # an exact divergence comes with its gradient from the engine
     case = random_case(region.requires)
     value, gradient, _ = divergence(region, case)

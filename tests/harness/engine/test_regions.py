@@ -171,3 +171,35 @@ def test_clipping_alone_leaves_the_region_and_enforcement_does_not(tiny):
         found[name] = measure(run, parts[0], parts[2], parts[3], last, free=True)["divergence"]
     assert found["clip"] > 0.02
     assert found["held"] <= 0.02
+
+
+def projecting(delta):
+    return double(free_run(make_config(trust_region={"name": "projection", "delta": delta})))
+
+
+def test_the_objective_reads_projected_log_probabilities(tiny):
+    run = projecting(1e-3)
+    experience, plan, _, _ = roll(run)
+    rows = plan.minibatches[0][0]
+    old = distributions(run.policy, experience, rows).detach()
+    nudge(run)
+    new = distributions(run.policy, experience, rows)
+    mask, ids = experience.mask[rows], experience.ids[rows]
+    scored = score_rows(run, run.policy, experience, rows, exact=True, project=True)
+    expected = run.region.project(new[mask], old[mask])
+    torch.testing.assert_close(scored.logprobs[mask], expected.gather(1, ids[mask][:, None])[:, 0])
+    assert not torch.allclose(expected, new[mask])
+    assert float((expected.exp() * (expected - old[mask])).sum(-1).detach().max()) < 1e-3 + 1e-9
+    gap = (new[mask].exp() * (new[mask] - expected)).sum(-1)
+    torch.testing.assert_close(scored.exact["projection_gap"][mask], gap)
+    plain = score_rows(run, run.policy, experience, rows, exact=True)
+    torch.testing.assert_close(plain.logprobs[mask], new[mask].gather(1, ids[mask][:, None])[:, 0])
+    torch.testing.assert_close(plain.exact["projection_gap"], scored.exact["projection_gap"])
+
+
+def test_a_wide_region_projects_nothing(tiny):
+    wide, free = projecting(1e6), double(free_run(make_config()))
+    for run in (wide, free):
+        update(run, roll(run))
+    pairs = zip(wide.policy.model.parameters(), free.policy.model.parameters(), strict=True)
+    assert all(torch.allclose(a, b, atol=1e-12) for a, b in pairs)

@@ -15,7 +15,6 @@ from harness.engine.ledger import Ledger
 from harness.engine.logprobs import score_responses
 from harness.engine.metrics import StepMetrics
 from harness.engine.policy import Policy, pad_right
-from harness.engine.rollout import collect
 from harness.engine.run import build_run
 from harness.engine.tokenizer import CharTokenizer
 from harness.engine.update import update_policy
@@ -112,10 +111,7 @@ def needs(name):
 def roll(run, *, micro_batch_rows=None):
     """Return experience, plan, rollout and targets of a run's next iteration."""
     config = run.config
-    experience = collect(
-        run.policy, run.task, run.objective, config.rollout, run.ledger,
-        seed=config.seed, iteration=run.iteration, cursor=run.cursor,
-    )  # fmt: skip
+    experience = train._collect(run)
     plan = passes.make_plan(
         experience, config.update.minibatches, micro_batch_rows or config.update.micro_batch_rows,
         seed=config.seed, iteration=run.iteration,

@@ -1,0 +1,163 @@
+"""A replay buffer: earlier responses to the prompts of a rollout, with the log-probabilities they were drawn with.
+
+Any objective can use it. Replayed rows join a rollout with origin "replay" and groups of their own, in the minibatch of
+their prompt's fresh group. A response is never replayed in the iteration that made it.
+"""
+
+import itertools
+import json
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from harness.config.schema import ReplayConfig
+from harness.engine.rollout import Experience
+from harness.engine.streams import key
+from objectives import Origin, Rollout
+
+__all__ = ["Memory", "Replay", "add_replays"]
+
+_PER_TOKEN = ("ids", "logprobs", "old_logprobs", "old_entropy")
+
+
+@dataclass(frozen=True)
+class Memory:
+    """One remembered response.
+
+    Attributes:
+        tensors: by name [n], one entry a token: "ids", "logprobs" of the sampler, "old_logprobs", "old_entropy".
+        reward: as it was.
+        correct: as it was.
+        finish: as it was.
+    """
+
+    tensors: Mapping[str, Tensor]
+    reward: float
+    correct: float
+    finish: int
+
+
+@dataclass
+class Replay:
+    """First in, first out, per prompt.
+
+    Attributes:
+        config: sizes and strategy.
+        seed: of the run.
+        memories: example id -> its responses, oldest first.
+    """
+
+    config: ReplayConfig
+    seed: int
+    memories: dict[str, deque[Memory]] = field(default_factory=dict[str, deque[Memory]])
+
+    def recall(self, example: str, iteration: int) -> list[Memory]:
+        """Return what to replay for an example now; nothing while it has fewer than ``min_cache`` responses."""
+        held = list(self.memories.get(example, ()))
+        count = min(len(held), self.config.num_replays)
+        if self.config.strategy == "none" or len(held) < self.config.min_cache or not count:
+            return []
+        return [held[place] for place in self._choose(held, count, example, iteration)]
+
+    def _choose(self, held: Sequence[Memory], count: int, example: str, iteration: int) -> list[int]:
+        rewards = [memory.reward for memory in held]
+        places = list(range(len(held)))
+        if self.config.strategy == "all":
+            return places
+        if self.config.strategy == "recent_k":
+            return places[-count:]
+        if self.config.strategy == "highest_k":  # ties: the oldest first, as the buffer holds them
+            return sorted(places, key=lambda place: -rewards[place])[:count]
+        if self.config.strategy == "random_k":
+            bits = np.random.Philox(key=key(self.seed, "replay", iteration, example))
+            return sorted(int(i) for i in np.random.Generator(bits).permutation(len(held))[:count])
+        subsets = itertools.combinations(places, count)  # max_variance_k; ties by the larger sum
+        return list(max(subsets, key=lambda chosen: _variance_and_sum([rewards[place] for place in chosen])))
+
+    def push(self, experience: Experience, rollout: Rollout) -> None:
+        """Remember the fresh responses with a known reward."""
+        assert rollout.old_entropy is not None
+        found = {
+            "ids": experience.ids,
+            "logprobs": experience.logprobs,
+            "old_logprobs": rollout.old_logprobs,
+            "old_entropy": rollout.old_entropy,
+        }
+        for row in (experience.origin == Origin.FRESH).nonzero()[:, 0].tolist():
+            length, reward = experience.lengths[row], float(experience.rewards[row])
+            if math.isnan(reward):
+                continue
+            tensors = {name: value[row, :length].detach().clone() for name, value in found.items()}
+            memory = Memory(tensors, reward, float(experience.correct[row]), int(experience.finish[row]))
+            example = experience.examples[row]
+            self.memories.setdefault(example, deque(maxlen=self.config.max_cache)).append(memory)
+
+    def state(self) -> tuple[dict[str, Tensor], str]:
+        """Return the buffer as tensors and a JSON text, for a checkpoint."""
+        tensors: dict[str, Tensor] = {}
+        facts: dict[str, list[dict[str, Any]]] = {}
+        for number, (example, held) in enumerate(self.memories.items()):
+            facts[example] = [{"reward": m.reward, "correct": m.correct, "finish": m.finish} for m in held]
+            tensors |= {f"{number}.{i}.{name}": m.tensors[name] for i, m in enumerate(held) for name in _PER_TOKEN}
+        return tensors, json.dumps(facts)
+
+    def restore(self, tensors: Mapping[str, Tensor], text: str) -> None:
+        """Go on from what ``state`` returned."""
+        self.memories = {}
+        for number, (example, facts) in enumerate(json.loads(text).items()):
+            held = deque[Memory](maxlen=self.config.max_cache)
+            for i, fact in enumerate(facts):
+                held.append(Memory({name: tensors[f"{number}.{i}.{name}"] for name in _PER_TOKEN}, **fact))
+            self.memories[example] = held
+
+
+def _variance_and_sum(rewards: Sequence[float]) -> tuple[float, float]:
+    mean = sum(rewards) / len(rewards)
+    return sum((reward - mean) ** 2 for reward in rewards) / len(rewards), sum(rewards)
+
+
+def add_replays(experience: Experience, replay: Replay, iteration: int, pad_id: int) -> Experience:
+    """Return ``experience`` with what ``replay`` recalls for its prompts under it; itself if that is nothing."""
+    rows: list[tuple[int, Memory]] = []  # a row of the prompt's fresh group, and what to replay
+    for group in range(int(experience.group.max()) + 1):
+        first = int((experience.group == group).nonzero()[0, 0])
+        rows += [(first, memory) for memory in replay.recall(experience.examples[first], iteration)]
+    if not rows:
+        return experience
+    firsts = [first for first, _ in rows]
+    fresh_group = experience.group[firsts]
+    numbers = {int(group): place for place, group in enumerate(fresh_group.unique())}
+    offset = int(experience.group.max()) + 1
+    width = max(experience.ids.shape[1], *(len(memory.tensors["ids"]) for _, memory in rows))
+
+    def stack(name: str, fresh: Tensor, fill: float) -> Tensor:
+        padded = torch.nn.functional.pad(fresh, (0, width - fresh.shape[1]), value=fill)
+        old = [torch.nn.functional.pad(m.tensors[name], (0, width - len(m.tensors[name])), value=fill) for _, m in rows]
+        return torch.cat([padded, torch.stack(old)])
+
+    lengths = torch.tensor([len(memory.tensors["ids"]) for _, memory in rows])
+    mask = torch.nn.functional.pad(experience.mask, (0, width - experience.mask.shape[1]))
+    zeros = torch.zeros_like(experience.logprobs)
+    experience.stored = {name: stack(name, zeros, 0.0) for name in ("old_logprobs", "old_entropy")}
+    experience.ids = stack("ids", experience.ids, pad_id)
+    experience.logprobs = stack("logprobs", experience.logprobs, 0.0)
+    experience.mask = torch.cat([mask, torch.arange(width) < lengths[:, None]])
+    experience.prompts = [*experience.prompts, *(experience.prompts[first] for first in firsts)]
+    experience.examples = [*experience.examples, *(experience.examples[first] for first in firsts)]
+    experience.prompt_of_row = torch.cat([experience.prompt_of_row, fresh_group])
+    new_groups = torch.tensor([offset + numbers[int(group)] for group in fresh_group])
+    experience.group = torch.cat([experience.group, new_groups])
+    replayed = torch.full((len(rows),), int(Origin.REPLAY), dtype=torch.int8)
+    experience.origin = torch.cat([experience.origin, replayed])
+    experience.finish = torch.cat([experience.finish, torch.tensor([m.finish for _, m in rows], dtype=torch.int8)])
+    experience.rewards = torch.cat([experience.rewards, torch.tensor([m.reward for _, m in rows])])
+    experience.correct = torch.cat([experience.correct, torch.tensor([m.correct for _, m in rows])])
+    if experience.greedy_rewards is not None:
+        experience.greedy_rewards = torch.cat([experience.greedy_rewards, experience.greedy_rewards[firsts]])
+    return experience
