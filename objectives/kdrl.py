@@ -27,6 +27,7 @@ from objectives.aggregation import token_mean
 from objectives.base import Batch, Objective, Rollout, Step, Targets, TokenLoss
 from objectives.checks import require_at_least
 from objectives.kl import k2
+from objectives.ops import choose
 from objectives.surrogates import kept_surrogate
 
 
@@ -76,8 +77,8 @@ class KDRL(Objective):
     def prepare(self, step: Step) -> Mapping[str, Tensor]:
         """Return "beta" [M, T], the factor at this step."""
         beta = max(self.beta_start - self.beta_decay * step.index, self.beta_end)
-        dtype = torch.float32 if step.old_logprobs is None else step.old_logprobs.dtype
-        return {"beta": torch.where(step.loss_mask, beta, 0.0).to(dtype)}
+        like = step.loss_mask.float() if step.old_logprobs is None else step.old_logprobs
+        return {"beta": choose(step.loss_mask, beta, 0.0, like)}
 
     def token_loss(self, batch: Batch) -> TokenLoss:
         if batch.teacher_logprobs is None:

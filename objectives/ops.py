@@ -5,7 +5,16 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["MAX_LOG_RATIO", "clip_ratio_pessimistic", "log_ratio", "masked", "row_mean", "row_sum", "saturated"]
+__all__ = [
+    "MAX_LOG_RATIO",
+    "choose",
+    "clip_ratio_pessimistic",
+    "log_ratio",
+    "masked",
+    "row_mean",
+    "row_sum",
+    "saturated",
+]
 
 # exp(20) is 4.9e8: large enough never to bind in training, small enough that float32 products stay finite.
 MAX_LOG_RATIO = 20.0
@@ -49,6 +58,14 @@ def clip_ratio_pessimistic(
 def masked(x: Tensor, mask: Tensor) -> Tensor:
     """Return ``x`` with 0 outside ``mask``; what stands there, NaN too, reaches neither value nor gradient."""
     return torch.where(mask, x, 0.0)
+
+
+def choose(condition: Tensor, yes: float, no: float, like: Tensor) -> Tensor:
+    """Return ``yes`` where ``condition`` holds, else ``no``, in the dtype and on the device of ``like``.
+
+    ``torch.where`` of two numbers would round them to float32.
+    """
+    return torch.where(condition, like.new_tensor(yes), like.new_tensor(no))
 
 
 def row_sum(x: Tensor, mask: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from objectives.advantages import group_advantages, row_targets
 from objectives.aggregation import sequence_mean
 from objectives.base import Batch, Objective, Rollout, Step, Targets, TokenLoss
 from objectives.checks import require_at_least, require_positive
-from objectives.ops import log_ratio, saturated
+from objectives.ops import choose, log_ratio, saturated
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,7 @@ class SAPO(Objective):
 
     def token_loss(self, batch: Batch) -> TokenLoss:
         pair = batch.logprobs, batch.old_logprobs, batch.loss_mask
-        tau = torch.where(batch.advantages > 0, self.tau_positive, self.tau_negative)
-        tau = tau.to(batch.logprobs.dtype)
+        tau = choose(batch.advantages > 0, self.tau_positive, self.tau_negative, batch.logprobs)
         gate = torch.sigmoid(tau * torch.expm1(log_ratio(*pair)))
         shut = gate.detach() * (1 - gate.detach()) == 0
         return TokenLoss(policy=-4 / tau * gate * batch.advantages, stats={"clipped": shut | saturated(*pair)})

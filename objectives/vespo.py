@@ -23,7 +23,7 @@ from objectives.advantages import group_advantages, row_targets
 from objectives.aggregation import token_mean
 from objectives.base import Batch, Objective, Rollout, Step, Targets, TokenLoss
 from objectives.checks import require_at_least
-from objectives.ops import MAX_LOG_RATIO, log_ratio, row_mean, row_sum
+from objectives.ops import MAX_LOG_RATIO, choose, log_ratio, row_mean, row_sum
 from objectives.surrogates import score_function
 
 _SMALLEST = math.log(1e-8)
@@ -66,7 +66,7 @@ class VESPO(Objective):
         free = row_sum(log_ratio(batch.logprobs, batch.old_logprobs, mask), mask)  # [B, 1]
         log_w = free.clamp(_SMALLEST, MAX_LOG_RATIO)
         positive = row_mean(batch.advantages, mask) >= 0
-        power = torch.where(positive, self.k_positive, self.k_negative)
-        rate = torch.where(positive, self.lam_positive, self.lam_negative)
+        power = choose(positive, self.k_positive, self.k_negative, log_w)
+        rate = choose(positive, self.lam_positive, self.lam_negative, log_w)
         phi = torch.exp(power * log_w - rate * torch.expm1(log_w))
         return score_function(batch, phi, clipped=(log_w != free) | (phi == 0))

@@ -1,6 +1,8 @@
 """Speed and memory of the engine's parts. Run with ``pytest tests/benchmarks --benchmark-only``."""
 
 import multiprocessing
+import statistics
+import time
 
 import pytest
 import torch
@@ -61,22 +63,58 @@ def test_generate_of_transformers(benchmark, prompts):
     rates(benchmark, int((drawn != 0).sum()))
 
 
+def prepared(objective):
+    """Return a call that makes the four updates of one rollout with ``objective``, and the tokens of the rollout."""
+    cls = objectives.classes()[objective]
+    minibatches = 1 if cls.updates_per_rollout == "one" else 4
+    config = resolve_run(
+        {
+            "objective": {"name": objective},
+            "teacher": {"name": "tiny"},
+            "rollout": {"max_resamples": 1},
+            "update": {"minibatches": minibatches},
+            "budget": {"axis": "updates", "amount": 1},
+        }
+    )
+    run = build_run(config)
+    run.ledger = Ledger("updates", 10**9)
+    # The rollout of a plain objective for all: what is compared is the update.
+    experience = collect(
+        run.policy, run.task, objectives.make("grpo"), config.rollout, run.ledger, seed=0, iteration=0, cursor=0
+    )
+    if "greedy_rewards" in run.requires:
+        experience.greedy_rewards = torch.zeros_like(experience.rewards)
+    plan = passes.make_plan(experience, 4, config.update.micro_batch_rows, seed=0, iteration=0)
+    rollout = train._score(run, experience, plan)
+    targets = run.objective.targets(rollout)
+    tokens = int(rollout.response_mask.sum())
+    return lambda: update_policy(run, experience, rollout, targets, plan, StepMetrics()), tokens
+
+
 @pytest.mark.benchmark(group="updates of one rollout")
 @pytest.mark.parametrize("objective", objectives.names())
 def test_updates(benchmark, tiny, objective):
-    run = build_run(resolve_run({"objective": {"name": objective}, "budget": {"axis": "updates", "amount": 1}}))
-    run.ledger = Ledger("updates", 10**9)
-    experience = collect(
-        run.policy, run.task, run.objective, run.config.rollout, run.ledger, seed=0, iteration=0, cursor=0
-    )
-    update = run.config.update
-    plan = passes.make_plan(experience, update.minibatches, update.micro_batch_rows, seed=0, iteration=0)
-    rollout = train._score(run, experience, plan)
-    targets = run.objective.targets(rollout)
-    benchmark.pedantic(
-        lambda: update_policy(run, experience, rollout, targets, plan, StepMetrics()), rounds=5, warmup_rounds=1
-    )
-    rates(benchmark, int(rollout.response_mask.sum()))
+    update, tokens = prepared(objective)
+    benchmark.pedantic(update, rounds=5, warmup_rounds=1)
+    rates(benchmark, tokens)
+
+
+@pytest.mark.benchmark(group="updates relative to REINFORCE")
+def test_updates_relative_to_reinforce(benchmark, tiny):
+    """Every objective's updates in turn, round after round, on the same machine; medians over REINFORCE's."""
+    calls = {name: prepared(name)[0] for name in objectives.names()}
+    seconds = {name: [] for name in calls}
+
+    def all_once():
+        for name, call in calls.items():
+            begun = time.perf_counter()
+            call()
+            seconds[name].append(time.perf_counter() - begun)
+
+    benchmark.pedantic(all_once, rounds=9, warmup_rounds=1)
+    medians = {name: statistics.median(times[1:]) for name, times in seconds.items()}
+    relative = {name: round(value / medians["reinforce"], 3) for name, value in medians.items()}
+    benchmark.extra_info["relative_to_reinforce"] = dict(sorted(relative.items(), key=lambda item: item[1]))
 
 
 def _peak(vocab_size, queue):
