@@ -118,6 +118,19 @@ class ReplayConfig(Section):
         return self
 
 
+class ShapingConfig(Section):
+    """What a task's reward is turned into before the objective sees it. Defaults: Bingo's released script."""
+
+    name: Literal["none", "bingo"] = Field("none", description="none, or Bingo's length reward (arXiv:2506.08125)")
+    right_coef: float = Field(5.0, ge=0, description="bonus of a short right answer (lambda_c)")
+    wrong_coef: float = Field(2.0, ge=0, description="for insignificant tokens of a wrong answer (lambda_wn)")
+    significant_coef: float = Field(5.0, ge=0, description="for significant tokens of a wrong answer (lambda_we)")
+    threshold: float = Field(0.5, ge=0, le=1, description="normalised surprisal from which a token is significant")
+    slope_start: int = Field(50, ge=1, description="rollouts before the weight of significant tokens follows the score")
+    slope_rollouts: int = Field(10, ge=2, description="rollouts that the slope of the score is taken over")
+    slope_threshold: float = Field(2.5, ge=0, description="in units of the first slope: above it the score climbs")
+
+
 class CorrectionConfig(Section):
     """Behaviour correction: weigh the policy loss by pi_old / mu, the trainer's over the sampler's probabilities."""
 
@@ -174,6 +187,7 @@ class RunConfig(Section):
     critic: CriticConfig = CriticConfig()  # pyright: ignore[reportCallIssue]
     correction: CorrectionConfig = CorrectionConfig()  # pyright: ignore[reportCallIssue]
     replay: ReplayConfig = ReplayConfig()  # pyright: ignore[reportCallIssue]
+    shaping: ShapingConfig = ShapingConfig()  # pyright: ignore[reportCallIssue]
     budget: BudgetConfig
     eval: EvalConfig = EvalConfig()  # pyright: ignore[reportCallIssue]
     engine: EngineConfig = EngineConfig()  # pyright: ignore[reportCallIssue]

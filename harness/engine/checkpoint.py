@@ -26,6 +26,7 @@ def save_run(run: Run, offsets: dict[str, int]) -> bytes:
     tensors |= {f"replay.{name}": value for name, value in remembered.items()}
     state = {
         "replay": replay,
+        "bingo": run.bingo.state(),
         "iteration": run.iteration,
         "cursor": run.cursor,
         "coef": run.coef,
@@ -44,6 +45,7 @@ def restore_run(run: Run, payload: bytes) -> dict[str, int]:
     run.optimizer.restore(_below("policy.", tensors), state["policy_steps"])
     if run.critic_optimizer is not None:
         run.critic_optimizer.restore(_below("critic.", tensors), state["critic_steps"])
+    run.bingo.restore(state["bingo"])
     run.replay.restore(_below("replay.", tensors), state["replay"])
     run.iteration, run.cursor, run.coef = state["iteration"], state["cursor"], state["coef"]
     run.ledger.restore(state["ledger"])

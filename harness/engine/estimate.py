@@ -50,6 +50,8 @@ def estimate_cell(config: RunConfig) -> Estimate:
     objective = plugins.objective(config.objective)
     region = plugins.trust_region(config.trust_region)
     requires = objective.requires | region.requires
+    if config.shaping.name != "none":
+        requires |= {"ref_logprobs"}
     shortest, longest = _prompt_tokens(config)
     rows, epochs = config.rollout.num_prompts * config.rollout.group_size, config.update.epochs
     smallest = _rollout_flops(config, shape, requires, shortest, 1, rounds=1)

@@ -7,6 +7,7 @@ import torch
 from harness import plugins
 from harness.config.errors import UserError
 from harness.config.schema import RunConfig
+from harness.engine.bingo import Bingo
 from harness.engine.critic import Critic
 from harness.engine.ledger import Ledger
 from harness.engine.optimizer import Optimizer
@@ -35,6 +36,7 @@ class Run:
         reference: frozen start; None unless the objective or the region reads ``ref_logprobs``.
         teacher: frozen policy of the table "teacher"; None unless the objective reads ``teacher_logprobs``.
         replay: responses of earlier iterations.
+        bingo: what Bingo's reward remembers; idle unless ``shaping.name`` says so.
         ledger: of the run's budget.
         coef: the trust region's coefficient.
         iteration: rollouts that are done.
@@ -52,6 +54,7 @@ class Run:
     reference: Policy | None
     teacher: Policy | None
     replay: Replay
+    bingo: Bingo
     ledger: Ledger
     coef: float
     iteration: int = 0
@@ -88,6 +91,8 @@ def build_run(config: RunConfig) -> Run:
     task, objective, region = build_plugins(config)
     policy = load_policy(config.policy, config.task.name, config.engine.device)
     requires = objective.requires | region.requires
+    if config.shaping.name != "none":
+        requires |= {"ref_logprobs"}
     update = config.update
     critic = Critic(policy) if requires & {"values", "old_values"} else None
     points = tuple(config.budget.amount * i / config.eval.points for i in range(1, config.eval.points))
@@ -117,6 +122,7 @@ def build_run(config: RunConfig) -> Run:
         reference=policy.frozen_copy() if "ref_logprobs" in requires else None,
         teacher=_load_teacher(config, policy) if "teacher_logprobs" in requires else None,
         replay=Replay(config.replay, config.seed),
+        bingo=Bingo(config.shaping),
         ledger=Ledger(config.budget.axis, config.budget.amount, points),
         coef=region.init(),
         requires=requires,

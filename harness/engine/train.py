@@ -5,6 +5,7 @@ the last one; what it had written after it is cut off and written again, byte fo
 """
 
 import time
+from dataclasses import replace
 
 from harness.config.schema import RunConfig
 from harness.engine import passes
@@ -20,6 +21,7 @@ from harness.engine.recorder import Notify, Recorder, RunFailed
 from harness.engine.replay import add_replays
 from harness.engine.rollout import Experience, collect
 from harness.engine.run import Run, build_run
+from harness.engine.shaping import shape_rewards
 from harness.engine.update import update_policy
 from harness.sweeps.run_folder import RunFolder
 from objectives import Rollout, Targets
@@ -108,7 +110,7 @@ def _collect(run: Run) -> Experience:
 def _score(run: Run, experience: Experience, plan: passes.Plan) -> Rollout:
     """Return the rollout with all that objective and trust region read."""
     logprobs, entropy = passes.old_logprobs(run, experience, plan)
-    return Rollout(
+    rollout = Rollout(
         rewards=experience.rewards,
         group=experience.group,
         prompt=experience.prompt_of_row,
@@ -127,6 +129,7 @@ def _score(run: Run, experience: Experience, plan: passes.Plan) -> Rollout:
         **annotations(run, experience),
         max_response_tokens=run.config.rollout.max_response_tokens,
     )
+    return replace(rollout, rewards=shape_rewards(run, experience, rollout))
 
 
 def _measure(

@@ -1,0 +1,90 @@
+"""Shape the rewards of a rollout before the objective sees them; the log and ``keep_groups`` see the task's own.
+
+Significance of a token is its surprisal under the reference policy, min-max normalised over its response (Bingo's
+authors ask an encoder, LLMLingua-2). The reference's response to a prompt is drawn once and remembered (the authors draw
+it at every step), charged as "shaping".
+"""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from harness.engine.bingo import Counts
+from harness.engine.flops import input_lengths
+from harness.engine.ledger import Work
+from harness.engine.logprobs import score_responses
+from harness.engine.rollout import Experience
+from harness.engine.run import Run
+from harness.engine.sampler import sample
+from harness.engine.streams import uniforms
+from objectives import Origin, Rollout
+
+__all__ = ["shape_rewards", "significant"]
+
+
+def shape_rewards(run: Run, experience: Experience, rollout: Rollout) -> Tensor:
+    """Return the rewards [N] that the objective sees; NaN stays NaN. Charges what it draws and moves Bingo's weight."""
+    if run.config.shaping.name == "none":
+        return rollout.rewards
+    assert rollout.ref_logprobs is not None
+    _draw_references(run, experience)
+    chosen = significant(rollout.ref_logprobs, rollout.response_mask, run.config.shaping.threshold)
+    shaped = rollout.rewards.clone()
+    for row, example in enumerate(experience.examples):
+        length, many = experience.lengths[row], int(chosen[row].sum())
+        if not bool(rollout.rewards[row].isnan()):
+            shaped[row] = run.bingo.reward(
+                right=float(experience.correct[row]) == 1,
+                counts=Counts(length - many, many),
+                reference=run.bingo.references[example],
+            )
+    known = experience.rewards[~experience.rewards.isnan() & (experience.origin == Origin.FRESH)]
+    run.bingo.observe(float(known.mean()) if len(known) else float("nan"))
+    return shaped
+
+
+def significant(logprobs: Tensor, mask: Tensor, threshold: float) -> Tensor:
+    """Return [N, T] bool, tokens whose surprisal, min-max normalised over their response, is at least ``threshold``.
+
+    A response whose tokens are all alike has significant tokens only.
+    """
+    surprisal = torch.where(mask, -logprobs, 0.0)
+    low = torch.where(mask, surprisal, torch.inf).amin(1, keepdim=True)
+    high = torch.where(mask, surprisal, -torch.inf).amax(1, keepdim=True)
+    spread = high - low
+    share = torch.where(spread > 0, (surprisal - low) / spread, 1.0)
+    return mask & (share >= threshold)
+
+
+@torch.no_grad()
+def _draw_references(run: Run, experience: Experience) -> None:
+    """Draw and count the reference's response to every prompt that has none yet."""
+    reference, config = run.reference, run.config
+    assert reference is not None
+    new = {e: p for e, p in zip(experience.examples, experience.prompts, strict=True) if e not in run.bingo.references}
+    if not new:
+        return
+    prompts = list(new.values())
+    noise = uniforms(config.seed, "shaping", 0, list(new), 1, config.rollout.max_response_tokens)
+
+    def charge(work: Mapping[str, Work]) -> None:
+        (part,) = work.values()
+        run.ledger.charge({"shaping": part})
+
+    drawn = sample(reference, prompts, noise, temperature=config.rollout.temperature, charge=charge)
+    lengths = [len(prompt) for prompt in prompts], drawn.mask.sum(1).tolist()
+    padded = reference.shape.body([max(input_lengths(*lengths))] * len(prompts)) + reference.shape.head(sum(lengths[1]))
+    useful = reference.shape.response_forward(*lengths)
+    run.ledger.charge({"shaping": Work(flops=useful, executed_flops=padded)})
+    scored = score_responses(
+        reference,
+        prompts,
+        drawn.ids,
+        drawn.mask,
+        temperature=config.rollout.temperature,
+        chunk_tokens=config.engine.logprob_chunk_tokens,
+    )
+    chosen = significant(scored.logprobs, drawn.mask, config.shaping.threshold).sum(1).tolist()
+    for example, length, many in zip(new, lengths[1], chosen, strict=True):
+        run.bingo.references[example] = Counts(length - many, many)
