@@ -121,10 +121,12 @@ def _rollout_flops(
     sampling += sum(shape.decode(rows, rows * (prompt + t)) for t in range(1, response))
     forward = shape.response_forward([prompt] * rows, [response] * rows)
     total = rounds * sampling + (1 + ("ref_logprobs" in requires)) * forward
-    if "greedy_rewards" in requires:
-        total += shape.prefill([prompt] * config.rollout.num_prompts)
-        prompts = config.rollout.num_prompts
-        total += sum(shape.decode(prompts, prompts * (prompt + t)) for t in range(1, response))
+    prompts = config.rollout.num_prompts
+    once = ("greedy_rewards" in requires) + (config.shaping.name != "none")  # responses a prompt beside the group's
+    total += once * shape.prefill([prompt] * prompts)
+    total += once * sum(shape.decode(prompts, prompts * (prompt + t)) for t in range(1, response))
+    if config.shaping.name != "none":
+        total += shape.response_forward([prompt] * prompts, [response] * prompts)
     if "teacher_logprobs" in requires:
         total += _policy_shape(config.teacher).response_forward([prompt] * rows, [response] * rows)
     if requires & {"values", "old_values"}:

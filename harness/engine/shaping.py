@@ -1,7 +1,7 @@
 """Shape the rewards of a rollout before the objective sees them; the log and ``keep_groups`` see the task's own.
 
 Significance of a token is its surprisal under the reference policy, min-max normalised over its response (Bingo's
-authors ask an encoder, LLMLingua-2). The reference's response to a prompt is drawn once and remembered (the authors draw
+authors ask an encoder, LLMLingua-2). The reference's response to a prompt is drawn once and kept (the authors draw
 it at every step), charged as "shaping".
 """
 
