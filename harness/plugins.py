@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Kind",
-    "check_run",
     "file_class",
     "find_any",
     "known_classes",
@@ -67,12 +66,12 @@ def label(plugin: Plugin) -> str:
 
 
 def portable(config: RunConfig) -> dict[str, Any]:
-    """Return the run as plain JSON values, plug-ins of files by their class alone: the same on every machine."""
+    """Return the run as plain JSON values, the same on every machine: no place of a file, plug-ins by their class."""
     tables = config.model_dump(mode="json")
     for name in ("task", "objective", "trust_region"):
         tables[name]["name"] = label(getattr(config, name))
     for name in ("policy", "teacher"):
-        tables[name]["weights"] = Path(tables[name]["weights"]).name
+        tables[name]["weights"] = bool(tables[name]["weights"])  # their hash stands for them
     return tables
 
 
@@ -86,48 +85,6 @@ def source_hash(kind: Kind, plugin: Plugin) -> str:
     if file is None:
         raise UserError(f"{kind} {plugin.name!r} has no source file to hash")
     return hash_sources(Path(file))
-
-
-def check_run(config: RunConfig) -> dict[str, Any]:
-    """Build a run's plug-ins and refuse a schedule that they cannot work with.
-
-    Returns:
-        What tables say of them: {"objective", "region", "delta", "delta_unit"}; delta is the region's bound
-        or target, None where it has none.
-
-    Raises:
-        UserError: a plug-in cannot be built, or the objective wants another number of updates or a larger group.
-    """
-    chosen, region, _ = objective(config.objective), trust_region(config.trust_region), task(config.task)
-    name, updates = label(config.objective), config.update.minibatches * config.update.epochs
-    wanted = chosen.updates_per_rollout
-    if (wanted == "several" and updates == 1) or (wanted == "one" and updates > 1):
-        raise UserError(
-            f"objective {name!r} wants {wanted} updates a rollout, but update.minibatches x update.epochs = {updates}"
-            + (
-                ": every ratio is 1 in the first update; set one of them to 2 or more"
-                if updates == 1
-                else "; set both to 1"
-            )
-        )
-    from objectives import Objective
-
-    if type(chosen).keep_groups is not Objective.keep_groups and not config.rollout.max_resamples:
-        raise UserError(
-            f"objective {name!r} replaces groups that it rejects: say how often with rollout.max_resamples >= 1 (every "
-            "round is charged to the budget; what is still missing then is filled with rejected groups)"
-        )
-    if config.rollout.group_size < chosen.min_group_size:
-        raise UserError(
-            f"objective {name!r} needs rollout.group_size >= {chosen.min_group_size}, got {config.rollout.group_size}"
-        )
-    delta = getattr(region, "delta", getattr(region, "target", None))
-    return {
-        "objective": name,
-        "region": label(config.trust_region),
-        "delta": delta,
-        "delta_unit": "" if delta is None else region.unit,
-    }
 
 
 def file_class(name: str) -> type:

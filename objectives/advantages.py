@@ -150,12 +150,14 @@ def whiten(x: Tensor, mask: Tensor, eps: float = 1e-8) -> Tensor:
     With fewer than two entries there is no variance: ``x`` is returned as it is.
     """
     count = mask.sum()
-    values = masked(x, mask)
+    values = masked(x, mask).double()
     if count <= 1:
-        return values
+        return values.to(x.dtype)
     centred = masked(values - values.sum() / count, mask)
+    if centred.abs().max() <= _SPREAD_TOLERANCE * values.abs().max():
+        return torch.zeros_like(x)
     variance = centred.square().sum() / (count - 1)
-    return centred * torch.rsqrt(variance + eps)
+    return (centred * torch.rsqrt(variance + eps)).to(x.dtype)
 
 
 def generalised_advantages(

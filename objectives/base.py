@@ -29,12 +29,14 @@ class Objective(ABC):
         updates_per_rollout: "several" for an objective that acts through the ratio (with one update every ratio is
             1), "one" for one that is valid on-policy only; a schedule that contradicts it is refused.
         min_group_size: responses a prompt that it needs; 2 if it compares within a group.
+        gives: names of ``Targets.extras`` that a trust region may read.
         presets: named settings of published or studied variants.
     """
 
     requires: ClassVar[frozenset[str]] = frozenset()
     updates_per_rollout: ClassVar[Literal["one", "several", "any"]] = "any"
     min_group_size: ClassVar[int] = 1
+    gives: ClassVar[frozenset[str]] = frozenset()
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     @abstractmethod

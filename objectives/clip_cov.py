@@ -71,6 +71,7 @@ class ClipCov(TokenClip):
             raise ValueError('clip_cov reads Step.uniforms: name "step_uniforms" in requires')
         ratio = torch.exp(log_ratio(step.logprobs, step.old_logprobs, mask))
         open_ = clip_ratio_pessimistic(ratio, step.advantages, self.clip_low, self.clip_high) == ratio
+        open_ = open_ | (step.advantages == 0)
         candidates = mask & open_ & (covariance > self.cov_low) & (covariance < self.cov_high)
         wanted = max(1, int(self.fraction * int(mask.sum())))
         chance = torch.where(candidates, step.uniforms, torch.inf).flatten()

@@ -14,7 +14,6 @@ Defaults: weight "std" is among the paper's two best (table 2); the numbers of c
 sections that could be read: 0.2, 0.1, 5 and 3 are ours; so is std_eps 1e-6.
 """
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -26,7 +25,7 @@ from objectives.aggregation import prompt_mean
 from objectives.base import Batch, Rollout, Step, Targets, TokenLoss
 from objectives.checks import require_at_least, require_positive
 from objectives.families import TokenClip
-from objectives.ops import log_ratio, masked
+from objectives.ops import log_bound, log_ratio, masked
 
 
 @dataclass(frozen=True)
@@ -70,12 +69,13 @@ class CPGD(TokenClip):
     def token_loss(self, batch: Batch) -> TokenLoss:
         mask = batch.loss_mask
         free = log_ratio(batch.logprobs, batch.old_logprobs, mask)
-        low = math.log1p(-self.clip_low) if self.clip_low < 1 else -math.inf
-        high = math.log1p(self.clip_high)
+        low, high = log_bound(-self.clip_low), log_bound(self.clip_high)
         bounded = torch.where(batch.advantages >= 0, free.clamp(max=high), free.clamp(min=low))
         clipped = bounded != free
         logprobs = masked(batch.logprobs, mask)
         # An open log-ratio has the gradient of the log-probability, beyond the bound of ``log_ratio`` too.
         policy = -batch.advantages * torch.where(clipped, bounded, logprobs - masked(batch.old_logprobs, mask))
         drift = torch.expm1(free).clamp(max=self.drift_max).detach()
-        return TokenLoss(policy=policy, penalty=self.alpha * drift * logprobs, stats={"clipped": clipped})
+        return TokenLoss(
+            policy=policy, penalty=self.alpha * drift * logprobs, stats={"clipped": clipped & (batch.advantages != 0)}
+        )

@@ -13,6 +13,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from objectives.data_checks import check_batch, check_rollout
+
 __all__ = ["Batch", "Finish", "Origin", "Rollout", "Step", "Targets", "TokenLoss", "select_rows"]
 
 
@@ -30,37 +32,6 @@ class Finish(IntEnum):
     EOS = 0
     LENGTH = 1
     WINDOW = 2
-
-
-def _check_shapes(owner: object, rows: int, width: int) -> None:
-    """Raise ValueError unless every tensor of ``owner`` has ``rows`` rows and, where it has columns, ``width``."""
-    for item in fields(owner):  # pyright: ignore[reportArgumentType]
-        value = getattr(owner, item.name)
-        if not isinstance(value, Tensor):
-            continue
-        wide = width + 1 if item.name == "old_values" else width
-        expected = (rows,) if value.ndim == 1 else (rows, wide)
-        if tuple(value.shape) != expected:
-            raise ValueError(
-                f"{type(owner).__name__}.{item.name} has shape {tuple(value.shape)}, expected {expected}: "
-                f"one response a row, {width} padded response tokens"
-            )
-
-
-_LIVE = frozenset(
-    {
-        *("logprobs", "values", "entropy", "projection_gap"),
-        *("exact_kl_old", "exact_kl_new_old", "exact_kl_ref", "exact_kl_new_ref"),
-    }
-)
-
-
-def _check_numbers(name: str, value: Tensor, *, live: bool) -> None:
-    """Raise ValueError for half precision, or for a gradient on a constant."""
-    if value.dtype in (torch.bfloat16, torch.float16):
-        raise ValueError(f"{name} is {value.dtype}, which rounds 1 + 4e-4 to 1: compute log-softmax after .float()")
-    if value.requires_grad and not live:
-        raise ValueError(f"{name} carries a gradient; only {', '.join(sorted(_LIVE))} may: .detach() it")
 
 
 @dataclass(frozen=True)
@@ -114,8 +85,7 @@ class Rollout:
     max_response_tokens: int | None = None
 
     def __post_init__(self) -> None:
-        rows, width = self.response_mask.shape
-        _check_shapes(self, rows, width)
+        check_rollout(self)
 
     @property
     def scored(self) -> Tensor:
@@ -221,15 +191,7 @@ class Batch:
     extras: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
 
     def __post_init__(self) -> None:
-        rows, width = self.loss_mask.shape
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if isinstance(value, Tensor) and tuple(value.shape) != (rows, width):
-                raise ValueError(f"Batch.{item.name} has shape {tuple(value.shape)}, expected {(rows, width)}")
-            if isinstance(value, Tensor):
-                _check_numbers(f"Batch.{item.name}", value, live=item.name in _LIVE)
-        for name, value in self.extras.items():
-            _check_numbers(f"Batch.extras[{name!r}]", value, live=False)
+        check_batch(self)
 
 
 @dataclass(frozen=True)

@@ -62,4 +62,5 @@ class DPPOKL(Objective):
         divergence = mu * (log_mu - log_pi) + (1 - mu) * (torch.log1p(-mu) - torch.log1p(-pi))
         rises = (pi > mu) & (divergence > self.kl_high)
         falls = (pi < mu) & (divergence > self.kl_low)
-        return kept_surrogate(batch, ~torch.where(batch.advantages > 0, rises, falls))
+        out = torch.where(batch.advantages > 0, rises, falls) & (batch.advantages != 0)
+        return kept_surrogate(batch, ~out)

@@ -55,4 +55,4 @@ class DPPOTV(Objective):
         mask = batch.loss_mask
         moved = masked(batch.logprobs, mask).detach().exp() - masked(batch.old_logprobs, mask).exp()
         out = torch.where(batch.advantages > 0, moved > self.tv_high, moved < -self.tv_low)
-        return kept_surrogate(batch, ~out)
+        return kept_surrogate(batch, ~(out & (batch.advantages != 0)))

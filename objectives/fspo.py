@@ -62,5 +62,5 @@ class FSPO(Objective):
         bounded = torch.where(advantages >= 0, free.minimum(high), free.maximum(low))
         ratio = bounded.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
         policy = -advantages * ratio / tokens.clamp(min=1)
-        clipped = (bounded != free) | (bounded.abs() > MAX_LOG_RATIO) | saturated(*pair)
+        clipped = ((bounded != free) & (advantages != 0)) | (bounded.abs() > MAX_LOG_RATIO) | saturated(*pair)
         return TokenLoss(policy=policy.expand_as(mask), stats={"clipped": clipped})

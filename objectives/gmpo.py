@@ -58,4 +58,6 @@ class GMPO(Objective):
         free = log_ratio(*pair)
         bounded = torch.where(advantages >= 0, free.clamp(max=self.log_clip_high), free.clamp(min=-self.log_clip_low))
         policy = -advantages * torch.exp(row_mean(bounded, mask))
-        return TokenLoss(policy=policy.expand_as(mask), stats={"clipped": (bounded != free) | saturated(*pair)})
+        return TokenLoss(
+            policy=policy.expand_as(mask), stats={"clipped": ((bounded != free) & (advantages != 0)) | saturated(*pair)}
+        )

@@ -40,8 +40,8 @@ from objectives.advantages import group_advantages, leave_one_out_advantages, ro
 from objectives.aggregation import constant, sequence_mean
 from objectives.base import Batch, Objective, Rollout, Step, Targets, TokenLoss
 from objectives.checks import require_at_least, require_between
-from objectives.ops import MAX_LOG_RATIO, log_ratio, masked, row_mean, saturated
-from objectives.segments import READS, Rule, cut, segment_sums
+from objectives.ops import MAX_LOG_RATIO, log_bound, log_ratio, masked, row_mean, saturated
+from objectives.segments import READS, Rule, count_segments, cut, segment_sums
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,7 @@ class GSPOSubsequence(Objective):
 
     updates_per_rollout: ClassVar[Literal["one", "several", "any"]] = "several"
     min_group_size: ClassVar[int] = 2
+    gives: ClassVar[frozenset[str]] = frozenset({"segment"})
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "literal": {},
         "one_sided": {"clip_mode": "one_sided"},
@@ -180,6 +181,7 @@ class GSPOSubsequence(Objective):
         clipped = (bounded != free).gather(1, segment)
         if self.combine == "product":
             log_rho, clipped = self._product(bounded, free, advantage, tokens, clipped)
+            log_rho = log_rho.expand_as(segment)
         else:
             log_rho = bounded.gather(1, segment)
         surrogate = log_rho.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
@@ -193,10 +195,12 @@ class GSPOSubsequence(Objective):
     def _clip(self, free: Tensor, advantage: Tensor, tokens: Tensor) -> Tensor:
         """Bound the log-ratios of segments [B, segments], strictly between the bounds with gradient 1."""
         scale = self._scale(tokens)
-        low, high = _log_bound(-self.clip_low) * scale, _log_bound(self.clip_high) * scale
+        low, high = log_bound(-self.clip_low) * scale, log_bound(self.clip_high) * scale
         if self.clip_mode == "one_sided":
             dual = math.inf if self.dual_clip is None else math.log(self.dual_clip)
-            return torch.where(advantage >= 0, free.minimum(high), free.maximum(low).clamp(max=dual))
+            # Not minimum and maximum, which halve the gradient at the bound itself.
+            below, above = torch.where(free <= high, free, high), torch.where(free >= low, free, low)
+            return torch.where(advantage >= 0, below, above.clamp(max=dual))
         return free.clamp(low, high)
 
     def _scale(self, tokens: Tensor) -> Tensor:
@@ -205,7 +209,7 @@ class GSPOSubsequence(Objective):
             root = tokens.clamp(min=1).sqrt()
             return 1 / root if self.norm == "mean" else root
         if self.clip_scale == "budget":
-            return (1 / _count(tokens)).expand_as(tokens)
+            return (1 / count_segments(tokens)).expand_as(tokens)
         return torch.ones_like(tokens)
 
     def _product(
@@ -214,8 +218,8 @@ class GSPOSubsequence(Objective):
         """Return the logarithm of the product [B, 1] and where a clip is active [B, T]."""
         root = self._root(tokens)
         inner, raw = ((x * root).sum(1, keepdim=True) for x in (bounded, free))
-        low = -math.inf if self.outer_low is None else _log_bound(-self.outer_low)
-        high = math.inf if self.outer_high is None else _log_bound(self.outer_high)
+        low = -math.inf if self.outer_low is None else log_bound(-self.outer_low)
+        high = math.inf if self.outer_high is None else log_bound(self.outer_high)
         product = inner.clamp(low, high)
         if self.clip_mode == "one_sided":
             product = torch.where(advantage >= 0, inner.clamp(max=high), inner.clamp(min=low))
@@ -227,7 +231,7 @@ class GSPOSubsequence(Objective):
 
     def _root(self, tokens: Tensor) -> Tensor | float:
         if self.outer_root == "segments":
-            return 1 / _count(tokens)
+            return 1 / count_segments(tokens)
         if self.outer_root == "tokens":
             return 1 / tokens.sum(1, keepdim=True).clamp(min=1)
         return 1.0
@@ -239,13 +243,3 @@ class GSPOSubsequence(Objective):
         if self.combine == "product":
             return 1 / tokens.sum(1, keepdim=True).clamp(min=1)
         return 1 / tokens.gather(1, segment).clamp(min=1)
-
-
-def _log_bound(offset: float) -> float:
-    """Return log(1 + offset), minus infinity at -1."""
-    return math.log1p(offset) if offset > -1 else -math.inf
-
-
-def _count(tokens: Tensor) -> Tensor:
-    """Return the number of segments of each row [B, 1], at least 1."""
-    return (tokens > 0).to(tokens.dtype).sum(1, keepdim=True).clamp(min=1)

@@ -40,4 +40,6 @@ class GSPOToken(SequenceClip):
         logprobs = masked(batch.logprobs, mask)
         ratio = torch.exp((logprobs - logprobs.detach()) + mean)
         clipped = clip_ratio_pessimistic(ratio, batch.advantages, self.clip_low, self.clip_high)
-        return TokenLoss(policy=-clipped * batch.advantages, stats={"clipped": clipped != ratio})
+        return TokenLoss(
+            policy=-clipped * batch.advantages, stats={"clipped": (clipped != ratio) & (batch.advantages != 0)}
+        )

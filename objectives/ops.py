@@ -9,6 +9,7 @@ __all__ = [
     "MAX_LOG_RATIO",
     "choose",
     "clip_ratio_pessimistic",
+    "log_bound",
     "log_ratio",
     "masked",
     "row_mean",
@@ -58,6 +59,11 @@ def clip_ratio_pessimistic(
 def masked(x: Tensor, mask: Tensor) -> Tensor:
     """Return ``x`` with 0 outside ``mask``; what stands there, NaN too, reaches neither value nor gradient."""
     return torch.where(mask, x, 0.0)
+
+
+def log_bound(offset: float) -> float:
+    """Return log(1 + offset), minus infinity at -1: the logarithm of a ratio's bound."""
+    return math.log1p(offset) if offset > -1 else -math.inf
 
 
 def choose(condition: Tensor, yes: float, no: float, like: Tensor) -> Tensor:

@@ -57,7 +57,9 @@ class RegGRPO(Objective):
         return constant(step)
 
     def targets(self, rollout: Rollout) -> Targets:
-        return row_targets(rollout, group_advantages(rollout.rewards, rollout.group, scale="group", std_eps=0.0))
+        # A response without tokens has no log-ratio, so its reward is no target either.
+        rewards = torch.where(rollout.scored.any(1), rollout.rewards, torch.nan)
+        return row_targets(rollout, group_advantages(rewards, rollout.group, scale="group", std_eps=0.0))
 
     def prepare(self, step: Step) -> Mapping[str, Tensor]:
         """Return "weight" [M, T], c_t before any division by length."""

@@ -59,7 +59,7 @@ class RePO(TokenClip):
         if self.normaliser == "own":
             rows = live.sum()
             share = torch.where(replayed, (live & replayed).sum(), (live & ~replayed).sum()).clamp(min=1)
-            weights = weights * (rows / share)[:, None].to(weights.dtype)
+            weights = weights * (rows.to(weights.dtype) / share)[:, None]
         return torch.where(replayed[:, None], self.replay_coef * weights, weights)
 
     def targets(self, rollout: Rollout) -> Targets:

@@ -12,7 +12,17 @@ from torch import Tensor
 from objectives.base import Rollout
 from objectives.ops import masked
 
-__all__ = ["Rule", "cut", "cut_at", "fixed_count", "fixed_length", "previous", "segment_sums"]
+__all__ = [
+    "READS",
+    "Rule",
+    "count_segments",
+    "cut",
+    "cut_at",
+    "fixed_count",
+    "fixed_length",
+    "previous",
+    "segment_sums",
+]
 
 Rule = Literal["fixed_k", "fixed_length", "delimiter", "entropy", "random", "oracle"]
 
@@ -125,6 +135,11 @@ def cut_at(begins: Tensor, mask: Tensor, *, min_tokens: int = 1, max_tokens: int
         length = torch.where(starts, 0, length) + here
         ids[:, t] = torch.where(here, current, 0)
     return ids
+
+
+def count_segments(tokens: Tensor) -> Tensor:
+    """Return the number of segments of each row [B, 1], at least 1, from the counts of ``segment_sums``."""
+    return (tokens > 0).to(tokens.dtype).sum(1, keepdim=True).clamp(min=1)
 
 
 def segment_sums(x: Tensor, segment: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:

@@ -23,7 +23,8 @@ def clipped_surrogate(batch: Batch, low: float, high: float, dual: float = math.
     pair = batch.logprobs, batch.old_logprobs, batch.loss_mask
     ratio = torch.exp(log_ratio(*pair))
     clipped = clip_ratio_pessimistic(ratio, batch.advantages, low, high, dual)
-    return TokenLoss(policy=-clipped * batch.advantages, stats={"clipped": (clipped != ratio) | saturated(*pair)})
+    active = (clipped != ratio) & (batch.advantages != 0)
+    return TokenLoss(policy=-clipped * batch.advantages, stats={"clipped": active | saturated(*pair)})
 
 
 def kept_surrogate(batch: Batch, keep: Tensor) -> TokenLoss:
@@ -40,7 +41,7 @@ def sequence_surrogate(batch: Batch, low: float, high: float) -> TokenLoss:
     ratio = torch.exp(row_mean(log_ratio(*pair), mask))  # [B, 1]
     advantages = row_mean(batch.advantages, mask)
     clipped = clip_ratio_pessimistic(ratio, advantages, low, high)
-    stats = {"clipped": (clipped != ratio) | saturated(*pair)}
+    stats = {"clipped": ((clipped != ratio) & (advantages != 0)) | saturated(*pair)}
     return TokenLoss(policy=(-clipped * advantages).expand_as(mask), stats=stats)
 
 

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from harness.reports.study import load_study
+from harness.reports.study import SCHEMA, load_study
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -13,14 +13,20 @@ def section(title: str) -> str:
     return README.split(f"## {title}\n", 1)[1].split("\n## ", 1)[0]
 
 
+def glossary() -> set[str]:
+    rows = re.findall(r"^\| (`.*?) \|", section("Metrics"), re.MULTILINE)
+    return {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+
+
 def test_every_metric_of_the_log_is_in_the_glossary_and_no_other() -> None:
+    """The same of a run's metrics.jsonl: tests/harness/engine/test_metrics_of_a_run.py."""
     from harness.engine.metrics import StepMetrics
 
-    rows = re.findall(r"^\| (`.*?) \|", section("Metrics"), re.MULTILINE)
-    documented = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
-    logged = set(load_study(ROOT / "results" / "quick" / "records").metrics.columns) - {"cell"}
-    assert logged <= documented
-    assert set(StepMetrics().summary()) <= documented
+    more_than_a_number = {"ratio_hist", "c_per_advantage_hist", "verdicts"}
+    columns = set(SCHEMA["metrics.csv"]) - {"cell"}
+    assert glossary() == columns | more_than_a_number
+    assert set(StepMetrics().summary()) <= glossary()
+    assert set(load_study(ROOT / "results" / "quick" / "records").metrics.columns) - {"cell"} == columns
 
 
 def test_every_module_stands_in_the_tree() -> None:

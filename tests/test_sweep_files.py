@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import plugins
+from harness.compatibility import check_run
 from harness.config.loading import load_sweep
 from harness.engine.estimate import estimate_cell
 from harness.engine.train import identity
@@ -20,14 +20,14 @@ def test_there_is_a_shipped_sweep() -> None:
 
 @pytest.mark.parametrize("path", SWEEPS, ids=lambda p: str(p.relative_to(ROOT)))
 def test_shipped_sweep_expands_to_cells_that_can_be_run(path: Path) -> None:
-    cells = expand(load_sweep(path), identity, plugins.check_run)
+    cells = expand(load_sweep(path), identity, check_run)
     assert len({cell.key for cell in cells}) == len(cells) > 0
     assert all(estimate_cell(cell.config).updates > 1 for cell in cells)
 
 
 def test_quick_sweep_has_eight_arms_two_tasks_and_three_seeds() -> None:
     sweep = load_sweep(ROOT / "results" / "quick" / "sweep.toml")
-    cells = expand(sweep, identity, plugins.check_run)
+    cells = expand(sweep, identity, check_run)
     assert len(sweep.arms) == 8
     assert len(sweep.seeds) >= 3
     assert len(cells) == 8 * 2 * len(sweep.seeds)

@@ -7,7 +7,7 @@ or a task stand beside its name and are checked by the class itself when it is b
 import math
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 __all__ = ["AXES", "Arm", "Axis", "Plugin", "RunConfig", "SweepConfig"]
 
@@ -58,6 +58,12 @@ class TeacherConfig(PolicyConfig):
 
     name: str = Field("", description="as policy.name; empty for no teacher")
 
+    @model_validator(mode="after")
+    def _named(self) -> "TeacherConfig":
+        if self.weights and not self.name:
+            raise ValueError("teacher.weights is given without teacher.name: name the preset that they go into")
+        return self
+
 
 class RolloutConfig(Section):
     """How responses are sampled."""
@@ -74,6 +80,13 @@ class RolloutConfig(Section):
         min_length=1,
         description="a token whose text ends with one of these ends a step of a response, for segment rules",
     )
+
+    @field_validator("delimiters")
+    @classmethod
+    def _not_empty(cls, value: list[str]) -> list[str]:
+        if "" in value:
+            raise ValueError('an empty delimiter ends every token: give texts such as "\\n"')
+        return value
 
 
 class UpdateConfig(Section):
@@ -104,7 +117,7 @@ class ReplayConfig(Section):
     strategy: Literal["none", "all", "random_k", "highest_k", "recent_k", "max_variance_k"] = Field(
         "none", description="which of a prompt's remembered responses join its rollout"
     )
-    num_replays: int = Field(8, ge=1, description="responses a prompt at most (k)")
+    num_replays: int = Field(8, ge=1, description="responses a prompt at most (k); strategy all replays all")
     min_cache: int = Field(16, ge=1, description="remembered responses from which a prompt is replayed")
     max_cache: int = Field(16, ge=1, description="responses remembered a prompt, first in first out")
 

@@ -5,14 +5,14 @@ Kept instead of their distributions: D numbers a token, not V. The distributions
 
 import copy
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from objectives.trust_region.measured import EXACT_FIELDS, Anchor
 
-__all__ = ["PROJECTION", "AnchorStates", "Anchored", "anchored", "exact_fields", "exact_kl", "wanted"]
+__all__ = ["PROJECTION", "AnchorStates", "Anchored", "anchored", "exact_kl", "wanted"]
 
 
 Project = Callable[[Tensor, Tensor], Tensor]
@@ -58,14 +58,9 @@ class Anchored:
     project: Project | None = None
     replaces: bool = False
 
-    def of(self, window: slice, mask: Tensor) -> "Anchored":
-        """Return a chunk of the masked tokens, states [K, D]."""
-        return Anchored(self.states[mask][window], self.head, self.reverse, self.project, self.replaces)
-
-
-def exact_fields(requires: frozenset[str]) -> list[str]:
-    """Return the exact divergences among the required fields, sorted."""
-    return sorted(requires & {*EXACT_FIELDS.values(), PROJECTION})
+    def of(self, states: Tensor) -> "Anchored":
+        """Return the same with other ``states``, those of a chunk of tokens [K, D]."""
+        return replace(self, states=states)
 
 
 def wanted(requires: frozenset[str], anchor: Anchor) -> bool:

@@ -1,5 +1,7 @@
 """What an objective may ask of a rollout besides its numbers: keyed uniforms, ends of steps, the task's steps."""
 
+from collections import Counter
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -15,7 +17,7 @@ def annotations(run: Run, experience: Experience) -> dict[str, Tensor]:
     """Return the fields of ``Rollout`` by that name, those that the run's objective or region asks for."""
     found: dict[str, Tensor] = {}
     if "uniforms" in run.requires:
-        found["uniforms"] = keyed_uniforms(run, "objective", run.iteration, experience.mask)
+        found["uniforms"] = keyed_uniforms(run, experience, "objective", run.iteration)
     if "step_ends" in run.requires:
         found["step_ends"] = _step_ends(run, experience)
     if "task_steps" in run.requires:
@@ -23,12 +25,30 @@ def annotations(run: Run, experience: Experience) -> dict[str, Tensor]:
     return found
 
 
-def keyed_uniforms(run: Run, stream: str, step: int, mask: Tensor) -> Tensor:
-    """Return uniforms in [0, 1) of the shape of ``mask`` [N, T]; a token's own does not depend on the padded width."""
-    rows, width = mask.shape
-    bits = np.random.Philox(key=key(run.config.seed, stream, step))
-    drawn = np.random.Generator(bits).random((width, rows))  # by columns: more of them change no number
-    return torch.from_numpy(drawn.T.copy()).float().to(mask.device)
+def keyed_uniforms(run: Run, experience: Experience, stream: str, step: int) -> Tensor:
+    """Return uniforms [N, T] in [0, 1); a token's own is made of (seed, stream, step, prompt, sample, position)."""
+    rows, width = experience.mask.shape
+    drawn = np.empty((rows, width))
+    for row, sample in enumerate(_samples(experience)):
+        bits = np.random.Philox(key=key(run.config.seed, stream, step, *sample))
+        drawn[row] = np.random.Generator(bits).random(width)
+    below_one = np.minimum(drawn, 1 - 2.0**-24)  # what is above would be rounded to 1 in float32
+    return torch.from_numpy(below_one).float().to(experience.mask.device)
+
+
+def _samples(experience: Experience) -> list[tuple[str, int, int, int]]:
+    """Return (example, origin, visit, sample) of every row: which of a prompt's responses it is, wherever it stands."""
+    found: list[tuple[str, int, int, int]] = []
+    groups: dict[tuple[str, int], list[int]] = {}
+    members: Counter[int] = Counter()
+    facts = zip(experience.examples, experience.origin.tolist(), experience.group.tolist(), strict=True)
+    for example, origin, group in facts:
+        visits = groups.setdefault((example, origin), [])
+        if group not in visits:
+            visits.append(group)
+        found.append((example, origin, visits.index(group), members[group]))
+        members[group] += 1
+    return found
 
 
 def _step_ends(run: Run, experience: Experience) -> Tensor:
@@ -45,6 +65,7 @@ def _task_steps(run: Run, experience: Experience) -> Tensor:
     decode = run.policy.tokenizer.decode
     for row, (ids, length) in enumerate(zip(experience.ids.tolist(), experience.lengths, strict=True)):
         starts = run.task.step_starts(decode(ids[:length])) or [0]
-        offsets = [len(decode(ids[:t])) for t in range(length)]
+        sizes = [len(decode([token])) for token in ids[:length]]
+        offsets = np.concatenate([[0], np.cumsum(sizes)[:-1]]) if sizes else []
         steps[row, :length] = torch.from_numpy(np.searchsorted(starts, offsets, side="right") - 1).clamp(min=0)
     return steps

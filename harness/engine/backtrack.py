@@ -1,17 +1,19 @@
 """Hold a trust region after a step: keep it, keep a part of it, or undo it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 import torch
+from torch import Tensor
 
-from harness.engine.ledger import BudgetExhausted
+from harness.engine.ledger import MAX_SHRINKS, BudgetExhausted
 from harness.engine.metrics import StepMetrics
 from harness.engine.optimizer import Optimizer
 from harness.engine.run import Run
 
-__all__ = ["MAX_SHRINKS", "Undo", "hold"]
+__all__ = ["Undo", "hold"]
 
-MAX_SHRINKS = 10
+_WEIGHTS = "weights."
 
 
 class Undo:
@@ -19,23 +21,44 @@ class Undo:
 
     def __init__(self, optimizer: Optimizer) -> None:
         self._optimizer = optimizer
+        self._steps = optimizer.steps, optimizer.moment_steps
         self._state = {name: value.clone() for name, value in optimizer.tensors()}
 
     @torch.no_grad()
     def shrink(self, factor: float) -> None:
         """Keep ``factor`` of how far the parameters stand from where they were."""
         for name, value in self._optimizer.tensors():
-            if name.startswith("weights."):
+            if name.startswith(_WEIGHTS):
                 before = self._state[name]
                 value.copy_(before + factor * (value - before))
 
-    def undo(self) -> None:
-        """Put parameters and moments back; the step stays counted."""
-        self._optimizer.restore(self._state, self._optimizer.steps)
+    def undo(self, *, counted: bool) -> None:
+        """Put parameters and moments back; the step stays counted as an update or does not."""
+        steps, moment_steps = self._steps
+        self._optimizer.restore(self._state, steps + counted, moment_steps)
+
+    @contextmanager
+    def before(self) -> Iterator[None]:
+        """Let the parameters be what they were before the step inside a block."""
+        now = {name: value.clone() for name, value in self._optimizer.tensors() if name.startswith(_WEIGHTS)}
+        self._put(self._state)
+        try:
+            yield
+        finally:
+            self._put(now)
+
+    @torch.no_grad()
+    def _put(self, tensors: Mapping[str, Tensor]) -> None:
+        for name, value in self._optimizer.tensors():
+            if name.startswith(_WEIGHTS):
+                value.copy_(tensors[name])
 
 
 def hold(run: Run, undo: Undo, measure: Callable[[], dict[str, float]], metrics: StepMetrics) -> bool:
     """Shrink the last step until the region is content with it, or undo it after ``MAX_SHRINKS`` times.
+
+    A step is part of the run once a measurement has vouched for it: points of the budget that are reached before are
+    those of the policy before the step.
 
     Args:
         run: its region is measured "after_step".
@@ -49,24 +72,42 @@ def hold(run: Run, undo: Undo, measure: Callable[[], dict[str, float]], metrics:
     Raises:
         BudgetExhausted: a measurement does not fit; the step, which nothing vouches for, is undone and not counted.
     """
-    kept, shrinks, stop = 1.0, 0, False
+    points: list[int] = []
     try:
-        while True:
-            verdict = run.region.update(run.coef, measure()["divergence"])
-            stop = run.settle(verdict)
-            if verdict.scale == 1:
-                break
-            shrinks += 1
-            if verdict.scale == 0 or shrinks > MAX_SHRINKS:
-                undo.undo()
-                kept = 0.0
-                break
-            undo.shrink(verdict.scale)
-            kept *= verdict.scale
+        with run.ledger.points_wait(points):
+            kept, shrinks, stop = _shrink(run, undo, measure)
+            if run.ledger.overdrawn:  # only a clock can say so
+                raise BudgetExhausted
     except BudgetExhausted:
-        undo.undo()
+        undo.undo(counted=False)
         run.ledger.cancel_update()
+        _pass(run, points)
         raise
+    if points:
+        with undo.before():
+            _pass(run, points)
     metrics.add("step_kept_frac", kept)
     metrics.add("backtracks", shrinks)
     return stop
+
+
+def _shrink(run: Run, undo: Undo, measure: Callable[[], dict[str, float]]) -> tuple[float, int, bool]:
+    """Return what is kept of the step, how often it was shrunk, and whether the rollout's updates end."""
+    kept, shrinks = 1.0, 0
+    while True:
+        verdict = run.region.update(run.coef, measure()["divergence"])
+        stop = run.settle(verdict)
+        if verdict.scale == 1:
+            return kept, shrinks, stop
+        if verdict.scale == 0 or shrinks == MAX_SHRINKS:
+            undo.undo(counted=True)
+            return 0.0, shrinks, stop
+        undo.shrink(verdict.scale)
+        kept *= verdict.scale
+        shrinks += 1
+
+
+def _pass(run: Run, points: Iterable[int]) -> None:
+    for point in points:
+        if run.ledger.on_point is not None:
+            run.ledger.on_point(point)

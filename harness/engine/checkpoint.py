@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor
 
+from harness.engine.optimizer import Optimizer
 from harness.engine.run import Run
 
 __all__ = ["policy_weights", "restore_run", "save_run"]
@@ -30,8 +31,8 @@ def save_run(run: Run, offsets: dict[str, int]) -> bytes:
         "iteration": run.iteration,
         "cursor": run.cursor,
         "coef": run.coef,
-        "policy_steps": run.optimizer.steps,
-        "critic_steps": run.critic_optimizer.steps if run.critic_optimizer else 0,
+        "policy_steps": _steps(run.optimizer),
+        "critic_steps": _steps(run.critic_optimizer),
         "ledger": run.ledger.state(),
         "offsets": offsets,
     }
@@ -42,9 +43,9 @@ def restore_run(run: Run, payload: bytes) -> dict[str, int]:
     """Put ``run`` into the state of ``payload``; return the lengths that its record streams had."""
     tensors = load(payload)
     state = _metadata(payload)
-    run.optimizer.restore(_below("policy.", tensors), state["policy_steps"])
+    run.optimizer.restore(_below("policy.", tensors), *state["policy_steps"])
     if run.critic_optimizer is not None:
-        run.critic_optimizer.restore(_below("critic.", tensors), state["critic_steps"])
+        run.critic_optimizer.restore(_below("critic.", tensors), *state["critic_steps"])
     run.bingo.restore(state["bingo"])
     run.replay.restore(_below("replay.", tensors), state["replay"])
     run.iteration, run.cursor, run.coef = state["iteration"], state["cursor"], state["coef"]
@@ -55,6 +56,10 @@ def restore_run(run: Run, payload: bytes) -> dict[str, int]:
 def policy_weights(run: Run) -> bytes:
     """Return the policy's weights as safetensors, under transformers' names."""
     return save(_own({name: parameter.detach() for name, parameter in run.policy.model.named_parameters()}))
+
+
+def _steps(optimizer: Optimizer | None) -> tuple[int, int]:
+    return (0, 0) if optimizer is None else (optimizer.steps, optimizer.moment_steps)
 
 
 def _own(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from harness import plugins
+from harness.compatibility import exact_fields, requirements
 from harness.config.errors import UserError
 from harness.config.schema import PolicyConfig, RunConfig
 from harness.engine.embedded import PRESETS
 from harness.engine.flops import TRAIN_FACTOR, ModelShape
+from harness.engine.ledger import MAX_SHRINKS
 from harness.engine.tokenizer import CharTokenizer
 
 __all__ = ["Estimate", "estimate_cell"]
@@ -47,35 +49,35 @@ def estimate_cell(config: RunConfig) -> Estimate:
         UserError: the budget is too small for one update even if every response were a single token.
     """
     shape = _policy_shape(config.policy)
-    objective = plugins.objective(config.objective)
     region = plugins.trust_region(config.trust_region)
-    requires = objective.requires | region.requires
-    if config.shaping.name != "none":
-        requires |= {"ref_logprobs"}
+    requires = requirements(config)
     shortest, longest = _prompt_tokens(config)
-    rows, epochs = config.rollout.num_prompts * config.rollout.group_size, config.update.epochs
-    smallest = _rollout_flops(config, shape, requires, shortest, 1, rounds=1)
-    smallest += _epoch_flops(config, shape, requires, shortest, 1) // config.update.minibatches
-    limit, rounds = config.rollout.max_response_tokens, 1 + config.rollout.max_resamples
-    iteration = _rollout_flops(config, shape, requires, longest, limit, rounds=rounds)
-    iteration += epochs * _epoch_flops(config, shape, requires, longest, limit)
-    if region.measured == "after_rollout":
-        probed = rows // config.update.minibatches
-        iteration += shape.response_forward([longest] * probed, [limit] * probed)
+    rows, prompts = config.rollout.num_prompts * config.rollout.group_size, config.rollout.num_prompts
+    epochs, minibatches = config.update.epochs, config.update.minibatches
+    smallest = _rollout_flops(config, shape, requires, shortest, 1, rounds=1, replays=0)
+    smallest += _epoch_flops(shape, requires, shortest, 1, rows) // minibatches
+    limit, rounds, replays = config.rollout.max_response_tokens, 1 + config.rollout.max_resamples, _replays(config)
+    iteration = _rollout_flops(config, shape, requires, longest, limit, rounds=rounds, replays=replays)
+    iteration += epochs * _epoch_flops(shape, requires, longest, limit, rows + replays)
+    probes = {"before_step": 0, "after_rollout": 1, "after_step": minibatches * epochs * (1 + MAX_SHRINKS)}
+    probed = [longest] * (rows // minibatches), [limit] * (rows // minibatches)
+    probe = shape.response_forward(*probed) + len(exact_fields(requires)) * shape.head(sum(probed[1]))
+    iteration += probes[region.measured] * probe
+    extra = ("greedy_rewards" in requires) + (config.shaping.name != "none")  # responses a prompt beside the group's
     per_iteration = {
         "flops": iteration,
-        "tokens": rounds * rows * limit,
-        "updates": config.update.minibatches * epochs,
+        "tokens": (rounds * rows + extra * prompts) * limit,
+        "updates": minibatches * epochs,
         "seconds": math.nan,
     }[config.budget.axis]
-    needed = {"flops": smallest, "tokens": rows, "updates": 1, "seconds": 0}[config.budget.axis]
+    needed = {"flops": smallest, "tokens": rows + extra * prompts, "updates": 1, "seconds": 0}[config.budget.axis]
     if config.budget.amount < needed:
         raise UserError(
             f"budget.amount = {config.budget.amount:g} {config.budget.axis} is too small for one update, which takes "
-            f"at least {needed:.3g} with {config.rollout.num_prompts} prompts x {config.rollout.group_size} responses"
+            f"at least {needed:.3g} with {prompts} prompts x {config.rollout.group_size} responses"
         )
     iterations = config.budget.amount / per_iteration
-    updates = iterations * config.update.minibatches * epochs
+    updates = iterations * minibatches * epochs
     return Estimate(iterations * iteration, iterations, updates, smallest)
 
 
@@ -112,33 +114,52 @@ def _prompt_tokens(config: RunConfig) -> tuple[int, int]:
     return max(1, min(sizes) // a_token), math.ceil(max(sizes) / a_token)
 
 
+def _replays(config: RunConfig) -> int:
+    """Return how many responses a rollout replays at most."""
+    replay = config.replay
+    a_prompt = {"none": 0, "all": replay.max_cache}.get(replay.strategy, min(replay.num_replays, replay.max_cache))
+    return config.rollout.num_prompts * a_prompt
+
+
 def _rollout_flops(
-    config: RunConfig, shape: ModelShape, requires: frozenset[str], prompt: int, response: int, rounds: int
+    config: RunConfig,
+    shape: ModelShape,
+    requires: frozenset[str],
+    prompt: int,
+    response: int,
+    *,
+    rounds: int,
+    replays: int,
 ) -> int:
     """Return the FLOPs of ``rounds`` of sampling responses of one length, and of the passes over the rollout."""
-    rows = config.rollout.num_prompts * config.rollout.group_size
-    sampling = shape.prefill([prompt] * config.rollout.num_prompts)
-    sampling += sum(shape.decode(rows, rows * (prompt + t)) for t in range(1, response))
-    forward = shape.response_forward([prompt] * rows, [response] * rows)
-    total = rounds * sampling + (1 + ("ref_logprobs" in requires)) * forward
-    prompts = config.rollout.num_prompts
-    once = ("greedy_rewards" in requires) + (config.shaping.name != "none")  # responses a prompt beside the group's
-    total += once * shape.prefill([prompt] * prompts)
-    total += once * sum(shape.decode(prompts, prompts * (prompt + t)) for t in range(1, response))
+    prompts, rows = config.rollout.num_prompts, config.rollout.num_prompts * config.rollout.group_size
+
+    def sampled(count: int) -> int:
+        decoded = sum(shape.decode(count, count * (prompt + t)) for t in range(1, response))
+        return shape.prefill([prompt] * prompts) + decoded
+
+    def scored(count: int, of: ModelShape = shape) -> int:
+        return of.response_forward([prompt] * count, [response] * count)
+
+    total = rounds * sampled(rows) + scored(rows) + ("ref_logprobs" in requires) * scored(rows + replays)
+    if "greedy_rewards" in requires:
+        total += sampled(prompts)
     if config.shaping.name != "none":
-        total += shape.response_forward([prompt] * prompts, [response] * prompts)
+        total += sampled(prompts) + scored(prompts)
     if "teacher_logprobs" in requires:
-        total += _policy_shape(config.teacher).response_forward([prompt] * rows, [response] * rows)
+        total += scored(rows + replays, _policy_shape(config.teacher))
     if requires & {"values", "old_values"}:
-        total += shape.values_forward([prompt] * rows, [response] * rows, bootstrap=True)
+        count = rows + replays
+        total += shape.values_forward([prompt] * count, [response] * count, bootstrap=True)
     return total
 
 
-def _epoch_flops(config: RunConfig, shape: ModelShape, requires: frozenset[str], prompt: int, response: int) -> int:
-    """Return the FLOPs of the updates of one pass over a rollout."""
-    rows = config.rollout.num_prompts * config.rollout.group_size
-    lengths = [prompt] * rows, [response] * rows
-    total = (TRAIN_FACTOR + ("step_logprobs" in requires)) * shape.response_forward(*lengths)
+def _epoch_flops(shape: ModelShape, requires: frozenset[str], prompt: int, response: int, rows: int) -> int:
+    """Return the FLOPs of the updates of one pass over ``rows`` responses."""
+    lengths, tokens = ([prompt] * rows, [response] * rows), rows * response
+    prepass, anchors = "step_logprobs" in requires, len(exact_fields(requires)) * shape.head(tokens)
+    total = (TRAIN_FACTOR + prepass) * shape.response_forward(*lengths) + anchors
+    total += prepass * ("projection_gap" in requires) * anchors
     if requires & {"values", "old_values"}:
         total += TRAIN_FACTOR * shape.values_forward(*lengths, bootstrap=False)
     return total

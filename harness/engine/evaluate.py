@@ -145,7 +145,8 @@ def evaluate_run(folder: Path, split: Split, num_prompts: int | None) -> dict[st
     if not weights.is_file():
         raise UserError(f"{folder} has no final weights (weights.safetensors): the run has not been completed")
     torch.set_num_threads(config.engine.threads)
-    policy = load_policy(config.policy, config.task.name, config.engine.device)
+    start = config.policy.model_copy(update={"weights": str(weights)}) if config.policy.weights else config.policy
+    policy = load_policy(start, config.task.name, config.engine.device)
     load_weights(policy, weights)
     chosen = config.eval.num_prompts if split == "validation" else config.eval.test_prompts
     outcome = evaluate(

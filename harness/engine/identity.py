@@ -8,6 +8,7 @@ from typing import Any
 
 import harness
 from harness import plugins
+from harness.compatibility import requirements
 from harness.config.schema import PolicyConfig, RunConfig
 from harness.engine.embedded import PRESETS, read_file, start_file
 
@@ -19,18 +20,33 @@ _NUMERIC_PACKAGES = ("torch", "transformers", "numpy", "pydantic-monty")
 def identity(config: RunConfig) -> dict[str, Any]:
     """Return the identity of a run as plain JSON values; two runs with equal ones give equal bytes."""
     return {
-        "config": plugins.portable(config),
+        "config": _used(config),
         "sources": {
             "task": plugins.source_hash("task", config.task),
             "objective": plugins.source_hash("objective", config.objective),
             "trust_region": plugins.source_hash("trust region", config.trust_region),
             "engine": _engine_hash(),
             "policy": _policy_hash(config.policy, config.task.name),
-            "teacher": _policy_hash(config.teacher, config.task.name),
+            "teacher": _policy_hash(config.teacher, config.task.name) if _learns(config) else "",
         },
         "versions": {name: version(name) for name in _NUMERIC_PACKAGES},
         "hardware": platform.machine(),
     }
+
+
+def _used(config: RunConfig) -> dict[str, Any]:
+    """Return the run's tables as they stand on every machine, with those that it does not use left blank."""
+    tables = plugins.portable(config)
+    for name, setting in (("replay", "strategy"), ("correction", "level"), ("shaping", "name")):
+        if tables[name][setting] == "none":
+            tables[name] = {setting: "none"}
+    if not _learns(config):
+        tables["teacher"] = {}
+    return tables
+
+
+def _learns(config: RunConfig) -> bool:
+    return "teacher_logprobs" in requirements(config)
 
 
 def _engine_hash() -> str:

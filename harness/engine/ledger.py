@@ -18,6 +18,10 @@ from harness.config.schema import Axis
 __all__ = ["BudgetExhausted", "Ledger", "Work"]
 
 
+MAX_SHRINKS = 10
+"""How often a step is shrunk to stay in a trust region before it is undone; each takes a charged measurement."""
+
+
 class BudgetExhausted(Exception):  # noqa: N818 - an end, not an error
     """The next piece of work does not fit the budget."""
 
@@ -93,6 +97,16 @@ class Ledger:
         for phase, part in work.items():
             self.spent.add(part)
             self.book(phase, part)
+
+    @contextmanager
+    def points_wait(self, waiting: list[int]) -> Iterator[None]:
+        """Put the points that are reached in a block into ``waiting``; the caller calls ``on_point`` for each."""
+        on_point = self.on_point
+        self.on_point = waiting.append
+        try:
+            yield
+        finally:
+            self.on_point = on_point
 
     def look_at_clock(self) -> None:
         """Pass the points that only a clock has reached; to be called before a step is made, so that none is missed."""

@@ -80,23 +80,28 @@ def score_responses(
     lengths = torch.tensor([len(prompt) for prompt in prompts], device=ids.device)
     rows, columns = response_positions(lengths, mask)
     states, tokens = hidden[rows, columns], ids[mask]
+    kept = [part.states[mask] for part in exact.values()]
     recompute = len(tokens) > chunk_tokens and torch.is_grad_enabled()
     chunks: list[tuple[Tensor, ...]] = []
     for begin in range(0, len(tokens), chunk_tokens):
         window = slice(begin, begin + chunk_tokens)
-        parts = [part.of(window, mask) for part in exact.values()]
+        parts = [part.of(flat[window]) for part, flat in zip(exact.values(), kept, strict=True)]
         job = (policy.head, states[window], tokens[window], temperature, entropy_gradient, parts)
         chunks.append(checkpoint(_score_chunk, *job, use_reentrant=False) if recompute else _score_chunk(*job))
     zeros = wide(hidden.new_zeros(mask.shape))
     flat = [torch.cat(parts) for parts in zip(*chunks, strict=True)]
     laid_out = [zeros.masked_scatter(mask, values) for values in flat] or [zeros] * (2 + len(exact))
-    kept = hidden.new_zeros(*mask.shape, hidden.shape[-1])
     return Scored(
         logprobs=laid_out[0],
         entropy=laid_out[1],
         exact=dict(zip(exact, laid_out[2:], strict=True)),
-        states=kept.masked_scatter(mask[:, :, None], states.detach()) if keep_states else None,
+        states=_laid_out(states.detach(), mask) if keep_states else None,
     )
+
+
+def _laid_out(states: Tensor, mask: Tensor) -> Tensor:
+    """Return ``states`` [K, D] of the masked tokens as [B, T, D], 0 elsewhere."""
+    return states.new_zeros(*mask.shape, states.shape[-1]).masked_scatter(mask[:, :, None], states)
 
 
 def _score_chunk(
@@ -115,10 +120,11 @@ def _score_chunk(
     divergences: list[Tensor] = []
     seen = logprobs
     for anchor in anchors:
+        known = (anchor.states != 0).any(-1)  # a replayed row has no states of the old policy
         with torch.no_grad():
             other = torch.log_softmax(wide(anchor.head(anchor.states)) / temperature, dim=-1)
         if anchor.project is not None:
-            projected = anchor.project(logprobs, other)
+            projected = torch.where(known[:, None], anchor.project(logprobs, other), logprobs)
             seen, other = projected if anchor.replaces else seen, projected.detach()
-        divergences.append(exact_kl(logprobs, other, reverse=anchor.reverse))
+        divergences.append(torch.where(known, exact_kl(logprobs, other, reverse=anchor.reverse), 0.0))
     return (seen.gather(1, tokens[:, None])[:, 0], entropy, *divergences)

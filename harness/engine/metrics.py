@@ -1,40 +1,61 @@
-"""What is logged for every objective without its help: weights, clip and dead fractions, ratios, divergences.
+"""What is logged for every objective without its help: token weights, clip and dead fractions, ratios.
 
 Sums are kept over the micro-batches and steps of one rollout and divided once, so a metric does not depend on how the
-work was cut.
+work was cut. Only tokens of the loss mask are read; what was never seen is missing (None). The glossary is in the
+README.
 """
 
-import math
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["LOG_RATIO_EDGES", "Mean", "StepMetrics"]
+from harness.engine.accumulators import Histogram, Mean, Ratios
+from objectives.segments import fixed_length, segment_sums
 
-# Edges of the histogram of token log-ratios, nats; what lies outside is counted in the outer bins.
+__all__ = ["LOG_RATIO_EDGES", "SEGMENT_TOKENS", "WEIGHT_EDGES", "StepMetrics", "Tokens"]
+
+# Edges of the histogram of token log-ratios, nats.
 LOG_RATIO_EDGES: tuple[float, ...] = tuple(round(-1 + 0.05 * i, 2) for i in range(41))
+# Edges of the histogram of c_t / A_t: 0 (dead) and 1 (REINFORCE) are in the middle of a bin.
+WEIGHT_EDGES: tuple[float, ...] = tuple(round(-1.05 + 0.1 * i, 2) for i in range(42))
+# Segments of an objective that has none.
+SEGMENT_TOKENS = 16
+
+_LEVELS = {"token": "ratio", "segment": "ratio_segment", "seq": "ratio_seq"}
+_SIDES = ("pos_high_", "pos_low_", "neg_high_", "neg_low_")
+_MEANS = (
+    *(f"clip_{unit}{side}frac" for unit in ("", "seq_") for side in ("", *_SIDES)),
+    *("alive_frac", "c_abs_mean", "dead_frac", "entropy_nats"),
+    *("policy_loss", "value_loss", "critic_grad_norm", "divergence_before_step", "step_kept_frac", "backtracks"),
+    *("correction_mean", "correction_zero_frac"),
+)
 
 
-@dataclass
-class Mean:
-    """A weighted mean that is missing as long as nothing was added."""
+@dataclass(frozen=True)
+class Tokens:
+    """A micro-batch as the log sees it, [B, T] each, no gradients; anything outside ``mask`` may be NaN.
 
-    total: float = 0.0
-    weight: float = 0.0
+    Attributes:
+        mask: bool, the loss mask.
+        log_ratio: float, log(pi_theta / pi_old), nats.
+        advantages: float.
+        policy_gradient: float, d(policy loss) / d(log-probability), aggregation weights included.
+        gradient: float, the same of policy loss plus the objective's own penalty.
+        weights: float, aggregation weights.
+        clipped: bool, where the objective says its clip is active; None if it does not say.
+        segment: int64, the objective's segments; None for pieces of ``SEGMENT_TOKENS``.
+    """
 
-    def add(self, total: float, weight: float = 1.0) -> None:
-        """Add a sum of ``weight`` entries."""
-        self.total += total
-        self.weight += weight
-
-    def value(self) -> float | None:
-        """Return the mean, None without entries or if it is not finite."""
-        if not self.weight:
-            return None
-        mean = self.total / self.weight
-        return mean if math.isfinite(mean) else None
+    mask: Tensor
+    log_ratio: Tensor
+    advantages: Tensor
+    policy_gradient: Tensor
+    gradient: Tensor
+    weights: Tensor
+    clipped: Tensor | None = None
+    segment: Tensor | None = None
 
 
 @dataclass
@@ -42,45 +63,76 @@ class StepMetrics:
     """Metrics of the updates on one rollout."""
 
     means: dict[str, Mean] = field(default_factory=dict)
-    ratio_counts: Tensor = field(default_factory=lambda: torch.zeros(len(LOG_RATIO_EDGES) - 1, dtype=torch.int64))
-    log_ratio_min: float = math.inf
-    log_ratio_max: float = -math.inf
+    ratios: dict[str, Ratios] = field(default_factory=lambda: {level: Ratios() for level in _LEVELS})
+    ratio_hist: Histogram = field(default_factory=lambda: Histogram(LOG_RATIO_EDGES))
+    weight_hist: Histogram = field(default_factory=lambda: Histogram(WEIGHT_EDGES))
 
     def add(self, name: str, total: float, weight: float = 1.0) -> None:
         """Add to the mean ``name``."""
         self.means.setdefault(name, Mean()).add(total, weight)
 
-    def add_tokens(
-        self, mask: Tensor, log_ratio: Tensor, advantages: Tensor, gradient: Tensor, clipped: Tensor | None
-    ) -> None:
-        """Add the tokens of a micro-batch.
-
-        Args:
-            mask: [B, T] bool, the loss mask.
-            log_ratio: [B, T] float, log(pi_theta / pi_old), detached.
-            advantages: [B, T] float.
-            gradient: [B, T] float, of the policy term with respect to the log-probabilities.
-            clipped: [B, T] bool, tokens at which the objective says its clip is active; None if it does not say.
-        """
-        tokens = int(mask.sum())
-        if not tokens:
+    def add_tokens(self, tokens: Tokens) -> None:
+        """Add the tokens of a micro-batch; rows must be whole."""
+        mask = tokens.mask.cpu()
+        if not mask.any():
             return
-        moved = mask & (advantages != 0)
-        self.add("dead_frac", float((moved & (gradient == 0)).sum()), float(moved.sum()))
-        if clipped is not None:
-            self.add("clip_frac", float((mask & clipped).sum()), tokens)
-        values = log_ratio[mask]
-        self.log_ratio_min = min(self.log_ratio_min, float(values.min()))
-        self.log_ratio_max = max(self.log_ratio_max, float(values.max()))
-        inner = torch.tensor(LOG_RATIO_EDGES[1:-1], dtype=values.dtype)
-        self.ratio_counts += torch.bincount(torch.bucketize(values, inner), minlength=len(self.ratio_counts))
+        log_ratio = tokens.log_ratio.cpu().double()
+        segment = fixed_length(mask, SEGMENT_TOKENS) if tokens.segment is None else tokens.segment.cpu()
+        sums, sizes = segment_sums(log_ratio, segment, mask)
+        sequence = sums.sum(1)  # [B]
+        flat, advantages = log_ratio.masked_select(mask), tokens.advantages.cpu().masked_select(mask)  # [n]
+        self.ratios["token"].add(flat)
+        self.ratios["segment"].add(sums[sizes > 0])
+        self.ratios["seq"].add(sequence[mask.any(1)])
+        self.ratio_hist.add(flat)
+        self._add_weights(tokens, mask, advantages)
+        if tokens.clipped is not None:
+            row, clipped = mask.nonzero()[:, 0], tokens.clipped.cpu().masked_select(mask)
+            lengths = mask.sum(1)
+            by_token = _clip_counts(clipped, advantages, flat, row, len(mask))
+            by_response = _clip_counts(clipped, advantages, sequence[row], row, len(mask))
+            shares = by_response.double() / lengths.clamp(min=1)[:, None]
+            for i, side in enumerate(("", *_SIDES)):
+                self.add(f"clip_{side}frac", float(by_token[:, i].sum()), len(row))
+                self.add(f"clip_seq_{side}frac", float(shares[:, i].sum()), float(lengths.count_nonzero()))
+
+    def _add_weights(self, tokens: Tokens, mask: Tensor, advantages: Tensor) -> None:
+        """Add what the gradient says of the tokens: which are alive, and each one's effective weight c_t."""
+        alive, moved = tokens.policy_gradient.cpu().masked_select(mask) != 0, advantages != 0
+        self.add("alive_frac", float(alive.sum()), len(alive))
+        self.add("dead_frac", float((moved & ~alive).sum()), float(moved.sum()))
+        weights = tokens.weights.cpu().masked_select(mask).double()
+        weighed = weights != 0  # c_t is not defined without a weight
+        c = torch.where(weighed, -tokens.gradient.cpu().masked_select(mask).double() / weights, 0.0)
+        self.add("c_abs_mean", float(c.abs().sum()), float(weighed.sum()))
+        shown = weighed & moved
+        self.weight_hist.add(c[shown] / advantages[shown])
 
     def summary(self) -> dict[str, Any]:
-        """Return all means, the ratio's extremes and its histogram as plain values."""
-        seen = self.log_ratio_min <= self.log_ratio_max
-        return {
-            **{name: mean.value() for name, mean in sorted(self.means.items())},
-            "ratio_min": math.exp(self.log_ratio_min) if seen else None,
-            "ratio_max": math.exp(self.log_ratio_max) if seen else None,
-            "ratio_hist": {"edges": list(LOG_RATIO_EDGES), "counts": self.ratio_counts.tolist()},
-        }
+        """Return means, extremes and effective sample sizes of the ratios, and histograms as plain values."""
+        found: dict[str, Any] = {**dict.fromkeys(_MEANS), **{name: mean.value() for name, mean in self.means.items()}}
+        for level, name in _LEVELS.items():
+            found[f"{name}_min"], found[f"{name}_max"], found[f"ess_{level}_frac"] = self.ratios[level].value()
+        found["ratio_hist"] = self.ratio_hist.value()
+        found["c_per_advantage_hist"] = self.weight_hist.value()
+        return dict(sorted(found.items()))
+
+
+def _clip_counts(clipped: Tensor, advantages: Tensor, side: Tensor, row: Tensor, rows: int) -> Tensor:
+    """Count clipped tokens by the signs of ``advantages`` and of ``side``.
+
+    Args:
+        clipped: [n] bool.
+        advantages: [n] float.
+        side: [n] float64, log-ratio of the token or of its response.
+        row: [n] int64, in [0, rows).
+        rows: B.
+
+    Returns:
+        [B, 5] int64: all, then as in ``_SIDES``.
+    """
+    # One number for each of the nine pairs of signs, from 1; 0 for what is not clipped.
+    case = torch.where(clipped, 5 + 3 * advantages.sign() + side.sign(), 0).long()
+    counts = torch.bincount(10 * row + case, minlength=10 * rows).view(rows, 10)
+    sides = counts[:, [5 + 3 + 1, 5 + 3 - 1, 5 - 3 + 1, 5 - 3 - 1]]
+    return torch.cat([counts[:, 1:].sum(1, keepdim=True), sides], 1)

@@ -39,6 +39,7 @@ class Optimizer:
         self._warmup_updates = warmup_updates
         self._max_grad_norm = max_grad_norm
         self.steps = 0
+        self.moment_steps = 0
 
     def zero_grad(self) -> None:
         """Forget the gradient."""
@@ -62,6 +63,7 @@ class Optimizer:
             group["lr"] = self._learning_rate * warm
         self._adam.step()
         self.steps += 1
+        self.moment_steps += 1
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
         """Yield the names and values of parameters and moments."""
@@ -72,16 +74,18 @@ class Optimizer:
                 if moment in state:
                     yield f"{moment}.{name}", state[moment]
 
-    def restore(self, tensors: Mapping[str, Tensor], steps: int) -> None:
-        """Go on from ``tensors`` after ``steps`` updates."""
-        self.steps = steps
+    def restore(self, tensors: Mapping[str, Tensor], steps: int, moment_steps: int) -> None:
+        """Go on from ``tensors`` after ``steps`` updates, of which ``moment_steps`` are in the moments."""
+        self.steps, self.moment_steps = steps, moment_steps
         with torch.no_grad():
             for name, parameter in self._named:
                 parameter.copy_(tensors[f"weights.{name}"])
-                if steps:
+                if moment_steps == 0:
+                    self._adam.state.pop(parameter, None)
+                else:
                     zeros = torch.zeros_like(parameter)
                     self._adam.state[parameter] = {
-                        "step": torch.tensor(float(steps)),
+                        "step": torch.tensor(float(moment_steps)),
                         "exp_avg": tensors.get(f"exp_avg.{name}", zeros).clone(),
                         "exp_avg_sq": tensors.get(f"exp_avg_sq.{name}", zeros).clone(),
                     }

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from harness.compatibility import exact_fields
 from harness.engine.anchors import AnchorStates, anchored, wanted
 from harness.engine.flops import ModelShape, input_lengths
 from harness.engine.ledger import Work
@@ -19,6 +20,7 @@ from objectives.trust_region.measured import Anchor
 
 __all__ = [
     "Plan",
+    "anchor_work",
     "forward_work",
     "frozen_logprobs",
     "make_plan",
@@ -63,7 +65,13 @@ def make_plan(experience: Experience, minibatches: int, micro_batch_rows: int, *
         torch.isin(experience.prompt_of_row, chosen).nonzero()[:, 0] for chosen in order.chunk(minibatches)
     ]
     ordered = [rows[lengths[rows].argsort(stable=True)] for rows in minibatch_rows]
-    return Plan(tuple(tuple(rows.split(micro_batch_rows)) for rows in ordered))
+    return Plan(tuple(_micro_batches(rows, experience.origin, micro_batch_rows) for rows in ordered))
+
+
+def _micro_batches(rows: Tensor, origin: Tensor, micro_batch_rows: int) -> tuple[Tensor, ...]:
+    """Split ``rows``; no micro-batch holds rows of two origins, so that a pass over one cuts as the update does."""
+    kinds = [rows[origin[rows] == kind] for kind in origin[rows].unique()]
+    return tuple(part for kind in kinds for part in kind.split(micro_batch_rows))
 
 
 def forward_work(shape: ModelShape, prompts: Sequence[int], responses: Sequence[int], times: int = 1) -> Work:
@@ -82,6 +90,12 @@ def value_work(
     padded = shape.body([widest] * len(prompts)) + shape.value_head(sum(responses) + extra * len(prompts))
     useful = shape.values_forward(prompts, responses, bootstrap=bootstrap)
     return Work(flops=times * useful, executed_flops=times * padded)
+
+
+def anchor_work(run: Run, experience: Experience, rows: Tensor) -> Work:
+    """Return the work of the anchors' heads for the exact divergences that the run requires."""
+    flops = len(exact_fields(run.requires)) * run.policy.shape.head(sum(row_lengths(experience, rows)[1]))
+    return Work(flops=flops, executed_flops=flops)
 
 
 def row_lengths(experience: Experience, rows: Tensor) -> tuple[list[int], list[int]]:

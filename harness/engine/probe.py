@@ -5,9 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from harness.engine.anchors import exact_fields
-from harness.engine.ledger import Work
-from harness.engine.passes import Plan, forward_work, row_lengths, score_rows
+from harness.engine.passes import Plan, anchor_work, forward_work, row_lengths, score_rows
 from harness.engine.rollout import Experience
 from harness.engine.run import Run
 from harness.engine.terms import divergence_weights, make_batch
@@ -47,13 +45,15 @@ def measure(
         "kl_old_per_sequence_nats": KL(pi_old || pi_theta), and, if the rollout has ``ref_logprobs``,
         "kl_ref_per_token_nats" and "kl_ref_per_sequence_nats": KL(pi_theta || pi_ref). NaN without a fresh row.
     """
+    parts = Plan((parts,)).of(rollout.origin == Origin.FRESH).minibatches[0] or parts[:1]  # others weigh nothing
     rows = torch.cat(parts)
     weights = divergence_weights(run.region, targets.loss_mask[rows], rollout.origin[rows])
     fresh = targets.loss_mask[rows] & (rollout.origin[rows] == Origin.FRESH)[:, None]
     divergence, begin = 0.0, 0
     totals = {"kl_old": 0.0} if rollout.ref_logprobs is None else {"kl_old": 0.0, "kl_ref": 0.0}
     for part in parts:
-        work = _work(run, experience, part)
+        work = forward_work(run.policy.shape, *row_lengths(experience, part))
+        work.add(anchor_work(run, experience, part))
         run.ledger.book("diagnostic", work) if free else run.ledger.charge({"probe": work})
         scored = score_rows(run, run.policy, experience, part, exact=True)
         leaves = {"logprobs": scored.logprobs, "entropy": scored.entropy, **scored.exact}
@@ -68,11 +68,3 @@ def measure(
     counts = {"per_token_nats": int(fresh.sum()), "per_sequence_nats": int(fresh.any(1).sum())}
     means = {f"{of}_{unit}": t / n if n else math.nan for of, t in totals.items() for unit, n in counts.items()}
     return {"divergence": divergence, **means}
-
-
-def _work(run: Run, experience: Experience, rows: Tensor) -> Work:
-    lengths = row_lengths(experience, rows)
-    work = forward_work(run.policy.shape, *lengths)
-    anchors = len(exact_fields(run.requires)) * run.policy.shape.head(sum(lengths[1]))
-    work.add(Work(flops=anchors, executed_flops=anchors))
-    return work

@@ -17,6 +17,7 @@ from harness.engine.run import Run
 from harness.engine.surrogate import surrogate_shape
 from harness.sweeps.files import dump_json, sha256_hex
 from harness.sweeps.run_folder import RunFolder
+from objectives import Origin
 from tasks.base import Split
 
 __all__ = ["Notify", "Recorder", "RunFailed"]
@@ -28,6 +29,8 @@ class RunFailed(Exception):  # noqa: N818 - the outcome of a run
     """A run that ended as a recorded failure; the message is its cause."""
 
 
+# Of ``probe``, written as they are.
+_DIVERGENCES = tuple(f"kl_{of}_{unit}_nats" for of in ("old", "ref") for unit in ("per_token", "per_sequence"))
 # Evaluations of the start by everything they depend on: cells of one seed and task that run in one process share it.
 _STARTS: dict[str, Evaluation] = {}
 
@@ -61,8 +64,7 @@ class Recorder:
             **_position(run),
             **_rollout_metrics(experience),
             **metrics.summary(),
-            "kl_old_per_token_nats": moved.get("kl_old_per_token_nats"),
-            "kl_old_per_sequence_nats": moved.get("kl_old_per_sequence_nats"),
+            **{name: moved.get(name) for name in _DIVERGENCES},
             "region_divergence": moved.get("divergence"),
             "region_coef": run.coef,
         }
@@ -188,19 +190,21 @@ def _position(run: Run) -> dict[str, int]:
 
 
 def _rollout_metrics(experience: Experience) -> dict[str, Any]:
-    """Return what a rollout shows of the policy that made it."""
-    lengths = experience.mask.sum(1).float()
-    rewards = experience.rewards
+    """Return what a rollout's fresh rows show of the policy that made them."""
+    fresh = experience.origin == Origin.FRESH
+    lengths = experience.mask.sum(1).float()[fresh]
+    rewards, correct, group = experience.rewards[fresh], experience.correct[fresh], experience.group[fresh]
+    greedy = None if experience.greedy_rewards is None else experience.greedy_rewards[fresh]
     known = ~rewards.isnan()
-    right, wrong = experience.correct == 1, experience.correct == 0
-    groups = [rewards[known & (experience.group == g)] for g in experience.group.unique()]
+    groups = [rewards[known & (group == g)] for g in group.unique()]
     return {
         "reward_mean": float(rewards[known].mean()),
+        "greedy_reward_mean": None if greedy is None else float(greedy[~greedy.isnan()].mean()),
         "infra_frac": float((~known).float().mean()),
         "response_tokens_mean": float(lengths.mean()),
-        "response_tokens_right_mean": float(lengths[right].mean()),
-        "response_tokens_wrong_mean": float(lengths[wrong].mean()),
-        "length_limited_frac": float((experience.finish != 0).float().mean()),
+        "response_tokens_right_mean": float(lengths[correct == 1].mean()),
+        "response_tokens_wrong_mean": float(lengths[correct == 0].mean()),
+        "length_limited_frac": float((experience.finish[fresh] != 0).float().mean()),
         "informative_frac": sum(bool((group != group[:1]).any()) for group in groups) / len(groups),
         "num_rejected_groups": experience.num_rejected,
         "verdicts": dict(sorted(experience.verdicts.items())),

@@ -4,7 +4,6 @@ Any objective can use it. Replayed rows join a rollout with origin "replay" and 
 their prompt's fresh group. A response is never replayed in the iteration that made it.
 """
 
-import itertools
 import json
 import math
 from collections import deque
@@ -77,8 +76,10 @@ class Replay:
         if self.config.strategy == "random_k":
             bits = np.random.Philox(key=key(self.seed, "replay", iteration, example))
             return sorted(int(i) for i in np.random.Generator(bits).permutation(len(held))[:count])
-        subsets = itertools.combinations(places, count)  # max_variance_k; ties by the larger sum
-        return list(max(subsets, key=lambda chosen: _variance_and_sum([rewards[place] for place in chosen])))
+        # max_variance_k: some of the lowest and the rest of the highest; ties by the larger sum
+        ranked = sorted(places, key=lambda place: rewards[place])
+        subsets = [ranked[:low] + ranked[len(ranked) - count + low :] for low in range(count + 1)]
+        return sorted(max(subsets, key=lambda chosen: _variance_and_sum([rewards[place] for place in chosen])))
 
     def push(self, experience: Experience, rollout: Rollout) -> None:
         """Remember the fresh responses with a known reward."""
@@ -89,8 +90,9 @@ class Replay:
             "old_logprobs": rollout.old_logprobs,
             "old_entropy": rollout.old_entropy,
         }
+        lengths = experience.lengths
         for row in (experience.origin == Origin.FRESH).nonzero()[:, 0].tolist():
-            length, reward = experience.lengths[row], float(experience.rewards[row])
+            length, reward = lengths[row], float(experience.rewards[row])
             if math.isnan(reward):
                 continue
             tensors = {name: value[row, :length].detach().clone() for name, value in found.items()}
@@ -125,9 +127,13 @@ def _variance_and_sum(rewards: Sequence[float]) -> tuple[float, float]:
 def add_replays(experience: Experience, replay: Replay, iteration: int, pad_id: int) -> Experience:
     """Return ``experience`` with what ``replay`` recalls for its prompts under it; itself if that is nothing."""
     rows: list[tuple[int, Memory]] = []  # a row of the prompt's fresh group, and what to replay
+    recalled: set[str] = set()
     for group in range(int(experience.group.max()) + 1):
         first = int((experience.group == group).nonzero()[0, 0])
-        rows += [(first, memory) for memory in replay.recall(experience.examples[first], iteration)]
+        example = experience.examples[first]
+        if example not in recalled:  # a prompt that stands in the rollout twice is replayed once
+            recalled.add(example)
+            rows += [(first, memory) for memory in replay.recall(example, iteration)]
     if not rows:
         return experience
     firsts = [first for first, _ in rows]

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import torch
 
 from harness import plugins
+from harness.compatibility import check_run, requirements
 from harness.config.errors import UserError
 from harness.config.schema import RunConfig
 from harness.engine.bingo import Bingo
@@ -90,9 +91,7 @@ def build_run(config: RunConfig) -> Run:
     torch.set_num_threads(config.engine.threads)
     task, objective, region = build_plugins(config)
     policy = load_policy(config.policy, config.task.name, config.engine.device)
-    requires = objective.requires | region.requires
-    if config.shaping.name != "none":
-        requires |= {"ref_logprobs"}
+    requires = requirements(config)
     update = config.update
     critic = Critic(policy) if requires & {"values", "old_values"} else None
     points = tuple(config.budget.amount * i / config.eval.points for i in range(1, config.eval.points))
@@ -156,19 +155,21 @@ _PROVIDED = frozenset(
 )
 
 
+_PROBE = "Text 0123456789+-=;#\n"
+"""What two tokenizers must read alike; printable ASCII, which every tokenizer has."""
+
+
 def _load_teacher(config: RunConfig, student: Policy) -> Policy:
     """Return the frozen teacher.
 
     Raises:
-        UserError: there is none, or its tokens are not the student's.
+        UserError: its tokens are not the student's.
     """
-    if not config.teacher.name:
-        raise UserError(
-            f"objective {config.objective.name!r} learns from a teacher: name one with teacher.name, teacher.weights"
-        )
     teacher = load_policy(config.teacher, config.task.name, config.engine.device).frozen_copy()
-    probe = config.task.name + " 0123456789+-=;#\n"
-    if teacher.tokenizer.encode(probe) != student.tokenizer.encode(probe):
+    ours, theirs = student.tokenizer, teacher.tokenizer
+    same = ours.eos_id == theirs.eos_id and ours.encode(_PROBE) == theirs.encode(_PROBE)
+    sizes = [shape.head_weights // shape.hidden_size for shape in (student.shape, teacher.shape)]
+    if not same or sizes[0] != sizes[1]:
         raise UserError(f"teacher {config.teacher.name!r} reads other tokens than policy {config.policy.name!r}")
     return teacher
 
@@ -179,7 +180,7 @@ def build_plugins(config: RunConfig) -> tuple[Task, Objective, TrustRegion]:
     Raises:
         UserError: unknown plug-in or setting, or a combination that cannot mean what it says.
     """
-    plugins.check_run(config)
+    check_run(config)
     task = plugins.task(config.task)
     objective = plugins.objective(config.objective)
     region = plugins.trust_region(config.trust_region)

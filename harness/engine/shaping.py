@@ -31,8 +31,9 @@ def shape_rewards(run: Run, experience: Experience, rollout: Rollout) -> Tensor:
     _draw_references(run, experience)
     chosen = significant(rollout.ref_logprobs, rollout.response_mask, run.config.shaping.threshold)
     shaped = rollout.rewards.clone()
+    lengths, significants = experience.lengths, chosen.sum(1).tolist()
     for row, example in enumerate(experience.examples):
-        length, many = experience.lengths[row], int(chosen[row].sum())
+        length, many = lengths[row], significants[row]
         if not bool(rollout.rewards[row].isnan()):
             shaped[row] = run.bingo.reward(
                 right=float(experience.correct[row]) == 1,

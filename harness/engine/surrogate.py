@@ -8,6 +8,7 @@ import torch
 
 from harness.engine.run import Run
 from objectives import Batch, Finish, Origin, Rollout, Step
+from objectives.trust_region.measured import EXACT_FIELDS
 
 __all__ = ["surrogate_shape"]
 
@@ -59,6 +60,8 @@ def _weight(run: Run, ratio: float, advantage: float) -> float:
         response_ids=torch.zeros(shape, dtype=torch.int64),
         response_mask=mask,
         old_logprobs=old,
+        rollout_logprobs=old,
+        prompt=torch.zeros(1, dtype=torch.int64),
         ref_logprobs=old,
         teacher_logprobs=old,
         old_entropy=zeros,
@@ -73,9 +76,10 @@ def _weight(run: Run, ratio: float, advantage: float) -> float:
     advantages = torch.full(shape, advantage, dtype=torch.float64)
     step = Step(mask, rollout.group, rollout.origin, RESPONSE_TOKENS, 0, advantages, old, logprobs.detach(), zeros)
     extras: dict[str, Any] = {**targets.extras, **run.objective.prepare(step)}
+    zero_fields = dict.fromkeys((*EXACT_FIELDS.values(), "projection_gap", "entropy", "old_entropy"), zeros)
     batch = Batch(
-        logprobs, old, advantages, mask, rollout.response_ids, ref_logprobs=old, teacher_logprobs=old,
-        values=zeros, old_values=zeros, returns=zeros, entropy=zeros, old_entropy=zeros, extras=extras,
+        logprobs, old, advantages, mask, rollout.response_ids, rollout_logprobs=old, ref_logprobs=old,
+        teacher_logprobs=old, values=zeros, old_values=zeros, returns=zeros, extras=extras, **zero_fields,
     )  # fmt: skip
     terms = run.objective.token_loss(batch)
     per_token = terms.policy if terms.penalty is None else terms.policy + terms.penalty

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from harness.engine.metrics import StepMetrics
+from harness.compatibility import exact_fields
+from harness.engine.metrics import StepMetrics, Tokens
 from harness.engine.optimizer import NonFinite
 from harness.engine.run import Run
 from objectives import Batch, Origin, Rollout, Targets
@@ -24,11 +25,17 @@ class StepWeights:
         policy: the objective's aggregation; of its entropy and penalty terms as well.
         value: mean over the tokens of ``Targets.value_mask``.
         divergence: the trust region's own aggregate over fresh rows.
+        correction: factor of the policy term alone (``correction.correction_weights``); not limited to the step's rows.
     """
 
     policy: Tensor
     value: Tensor
     divergence: Tensor
+    correction: Tensor
+
+    def of(self, rows: Tensor) -> "StepWeights":
+        """Return the weights of some rows, [B, T]."""
+        return StepWeights(self.policy[rows], self.value[rows], self.divergence[rows], self.correction[rows])
 
 
 def divergence_weights(region: TrustRegion, mask: Tensor, origin: Tensor) -> Tensor:
@@ -77,6 +84,7 @@ def make_batch(
         returns=pick(targets.returns),
         entropy=leaves.get("entropy"),
         old_entropy=pick(rollout.old_entropy),
+        **{name: leaves[name] for name in exact_fields(frozenset(leaves))},
         extras={name: tensor[rows] for name, tensor in {**targets.extras, **extras}.items()},
     )
 
@@ -89,8 +97,9 @@ def backward(run: Run, batch: Batch, weights: StepWeights, sums: Sums, metrics: 
     """
     terms = run.objective.token_loss(batch)
     kept = batch.loss_mask & run.region.keep(batch)
-    policy = (masked(terms.policy, kept) * weights.policy).sum()
-    gradient = torch.autograd.grad(policy, batch.logprobs, retain_graph=True)[0]
+    policy = (masked(terms.policy, kept) * weights.correction * weights.policy).sum()
+    policy_gradient = torch.autograd.grad(policy, batch.logprobs, retain_graph=True)[0]
+    gradient = policy_gradient + _penalty_gradient(terms.penalty, batch, weights.policy)
     divergence = (masked(run.region.divergence(batch), batch.loss_mask) * weights.divergence).sum()
     loss = policy + run.coef * divergence
     if terms.value is not None:
@@ -105,15 +114,42 @@ def backward(run: Run, batch: Batch, weights: StepWeights, sums: Sums, metrics: 
     loss.backward()
     sums.policy += policy.item()
     sums.divergence += divergence.item()
-    _log(metrics, batch, gradient, terms.stats)
+    _log(metrics, batch, policy_gradient, gradient, weights.policy, terms.stats)
+
+
+def _penalty_gradient(penalty: Tensor | None, batch: Batch, weights: Tensor) -> Tensor:
+    """Return the gradient [B, T] of an objective's own penalty with respect to the log-probabilities."""
+    if penalty is None or not penalty.requires_grad:
+        return torch.zeros_like(batch.logprobs)
+    total = (masked(penalty, batch.loss_mask) * weights).sum()
+    found = torch.autograd.grad(total, batch.logprobs, retain_graph=True, allow_unused=True)[0]
+    return torch.zeros_like(batch.logprobs) if found is None else found
 
 
 @torch.no_grad()
-def _log(metrics: StepMetrics, batch: Batch, gradient: Tensor, stats: Mapping[str, Tensor]) -> None:
+def _log(
+    metrics: StepMetrics,
+    batch: Batch,
+    policy_gradient: Tensor,
+    gradient: Tensor,
+    weights: Tensor,
+    stats: Mapping[str, Tensor],
+) -> None:
+    """Add a micro-batch to ``metrics``; gradients [B, T] of the policy term and of it plus the objective's penalty."""
     mask = batch.loss_mask
     tokens = int(mask.sum())
-    ratios = log_ratio(batch.logprobs, batch.old_logprobs, mask)
-    metrics.add_tokens(mask, ratios, batch.advantages, gradient, stats.get("clipped"))
+    metrics.add_tokens(
+        Tokens(
+            mask=mask,
+            log_ratio=log_ratio(batch.logprobs, batch.old_logprobs, mask),
+            advantages=batch.advantages,
+            policy_gradient=policy_gradient,
+            gradient=gradient,
+            weights=weights,
+            clipped=stats.get("clipped"),
+            segment=batch.extras.get("segment"),
+        )
+    )
     if batch.entropy is not None:
         metrics.add("entropy_nats", float(batch.entropy[mask].sum()), tokens)
     for name, values in stats.items():

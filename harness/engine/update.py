@@ -9,14 +9,14 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from harness.engine.anchors import exact_fields
+from harness.engine.anchors import PROJECTION
 from harness.engine.annotations import keyed_uniforms
 from harness.engine.backtrack import Undo, hold
 from harness.engine.correction import correction_weights
 from harness.engine.flops import TRAIN_FACTOR
 from harness.engine.ledger import BudgetExhausted, Work
 from harness.engine.metrics import StepMetrics
-from harness.engine.passes import Plan, forward_work, row_lengths, score_rows, value_work
+from harness.engine.passes import Plan, anchor_work, forward_work, row_lengths, score_rows, value_work
 from harness.engine.probe import measure
 from harness.engine.rollout import Experience
 from harness.engine.run import Run
@@ -143,7 +143,7 @@ def _step_weights(
         advantages=targets.advantages[rows],
         old_logprobs=rollout.old_logprobs[rows],
         logprobs=_step_logprobs(run, experience, parts, rows) if "step_logprobs" in run.requires else None,
-        uniforms=keyed_uniforms(run, "step", run.updates, rollout.response_mask)[rows]
+        uniforms=keyed_uniforms(run, experience, "step", run.updates)[rows]
         if "step_uniforms" in run.requires
         else None,
     )
@@ -165,11 +165,15 @@ def _step_weights(
 
 @torch.no_grad()
 def _step_logprobs(run: Run, experience: Experience, parts: tuple[Tensor, ...], rows: Tensor) -> Tensor:
-    """Return the current log-probabilities of the step's rows, a pass charged as "prepass"."""
+    """Return the log-probabilities of the step's rows that the objective will read, a pass charged as "prepass"."""
+    projected = PROJECTION in run.requires
     scored: list[Tensor] = []
     for part in parts:
-        run.ledger.charge({"prepass": forward_work(run.policy.shape, *row_lengths(experience, part))})
-        scored.append(score_rows(run, run.policy, experience, part).logprobs)
+        work = forward_work(run.policy.shape, *row_lengths(experience, part))
+        if projected:
+            work.add(anchor_work(run, experience, part))
+        run.ledger.charge({"prepass": work})
+        scored.append(score_rows(run, run.policy, experience, part, exact=projected, project=projected).logprobs)
     assert sum(map(len, scored)) == len(rows)
     return torch.cat(scored)
 
@@ -181,10 +185,10 @@ def _step_work(run: Run, experience: Experience, targets: Targets, parts: tuple[
     for part in parts:
         lengths = row_lengths(experience, part)
         policy.add(forward_work(shape, *lengths, times=TRAIN_FACTOR))
-        anchors = len(exact_fields(run.requires)) * shape.head(sum(lengths[1]))
-        policy.add(Work(flops=anchors, executed_flops=anchors))
+        anchors = anchor_work(run, experience, part)
+        policy.add(anchors)
         if sum(lengths[1]) > chunk:  # the heads' forward passes are made again in the backward one
-            policy.executed_flops += shape.head(sum(lengths[1])) + anchors
+            policy.executed_flops += shape.head(sum(lengths[1])) + anchors.flops
         if run.critic is not None:
             critic.add(value_work(shape, *lengths, times=TRAIN_FACTOR, bootstrap=False))
     policy.trained_tokens = int(targets.loss_mask[torch.cat(parts)].sum())

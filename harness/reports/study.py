@@ -1,6 +1,7 @@
 """Read a study's compact records: six CSV files in, one frozen ``Study`` of DataFrames out.
 
-``SCHEMA`` names the columns of each file; whatever writes the records imports it. An empty entry means missing.
+``SCHEMA`` names the columns of each file; whatever writes the records imports it. An empty entry means missing, and so
+does a column of ``LATER`` that records from before it lack.
 """
 
 # pandas ships no stubs and pyright infers "Series | DataFrame" for every selection:
@@ -13,6 +14,20 @@ from pathlib import Path
 
 import pandas as pd
 
+_CLIP_SIDES = ("pos_high", "pos_low", "neg_high", "neg_low")
+LATER: dict[str, tuple[str, ...]] = {
+    "metrics.csv": (
+        *("infra_frac", "num_rejected_groups", "greedy_reward_mean"),
+        *("response_tokens_right_mean", "response_tokens_wrong_mean"),
+        *("alive_frac", "c_abs_mean", *(f"clip_{side}_frac" for side in _CLIP_SIDES)),
+        *("clip_seq_frac", *(f"clip_seq_{side}_frac" for side in _CLIP_SIDES)),
+        *("ratio_segment_min", "ratio_segment_max", "ratio_seq_min", "ratio_seq_max"),
+        *("ess_token_frac", "ess_segment_frac", "ess_seq_frac"),
+        *("kl_ref_per_token_nats", "kl_ref_per_sequence_nats", "region_divergence", "divergence_before_step"),
+        *("step_kept_frac", "backtracks", "correction_mean", "correction_zero_frac", "critic_grad_norm", "value_loss"),
+    ),
+}
+"""Columns that were added after studies had been shipped; they are written, and need not be there to be read."""
 SCHEMA: dict[str, tuple[str, ...]] = {
     "cells.csv": (
         *("cell", "arm", "task", "policy", "seed", "status", "cause", "objective", "region", "delta", "delta_unit"),
@@ -28,7 +43,7 @@ SCHEMA: dict[str, tuple[str, ...]] = {
         *("cell", "iteration", "updates", "spent_flops", "generated_tokens", "reward_mean", "response_tokens_mean"),
         *("length_limited_frac", "entropy_nats", "informative_frac", "clip_frac", "dead_frac"),
         *("kl_old_per_token_nats", "kl_old_per_sequence_nats", "grad_norm", "region_coef", "ratio_min", "ratio_max"),
-        "policy_loss",
+        *("policy_loss", *LATER["metrics.csv"]),
     ),
     "ratios.csv": ("cell", "iteration_bin", "log_ratio_low", "log_ratio_high", "count"),
     "surrogates.csv": ("arm", "advantage", "ratio", "loss", "weight"),
@@ -109,10 +124,11 @@ def load_study(folder: str | Path) -> Study:
     """Read the records of one study.
 
     Args:
-        folder: holds the files of ``SCHEMA``; columns beyond the required ones are kept.
+        folder: holds the files of ``SCHEMA``; columns beyond them are kept, those of ``LATER`` may be missing.
 
     Returns:
-        The study; numbers are float64 (NaN where empty), ``seed`` is int64, text is "" where empty.
+        The study with every column of ``SCHEMA``; numbers are float64 (NaN where empty), ``seed`` is int64, text is ""
+        where empty.
 
     Raises:
         ValueError: a file or column is missing, an entry is not a number or not among the allowed words, a key
@@ -145,10 +161,11 @@ def _read(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
     except (pd.errors.EmptyDataError, pd.errors.ParserError) as error:
         raise ValueError(f"{path.name}: not a CSV file with a header row ({error})") from error
     lacking = [column for column in columns if column not in raw.columns]
-    if lacking:
-        raise ValueError(f"{path.name}: missing column(s) {', '.join(map(repr, lacking))}")
+    required = [column for column in lacking if column not in LATER.get(path.name, ())]
+    if required:
+        raise ValueError(f"{path.name}: missing column(s) {', '.join(map(repr, required))}")
     converted = {str(column): _convert(path.name, str(column), raw[column]) for column in raw.columns}
-    return pd.DataFrame(converted)
+    return pd.DataFrame({**converted, **{column: pd.Series(math.nan, raw.index, "float64") for column in lacking}})
 
 
 def _convert(name: str, column: str, values: pd.Series) -> pd.Series:

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from tabulate import tabulate
 
-from harness import plugins
+from harness.compatibility import check_run
 from harness.config.errors import UserError
 from harness.config.loading import load_run, load_sweep
 from harness.config.schema import RunConfig, SweepConfig
@@ -66,7 +66,7 @@ def plan_sweep(path: Path, overrides: Mapping[str, Any], engine_spec: str = DEFA
     """
     sweep = load_sweep(path, overrides)
     engine = load_engine(engine_spec)
-    cells = expand(sweep, engine.identity, plugins.check_run)
+    cells = expand(sweep, engine.identity, check_run)
     by_run: dict[str, Any] = {}
     for cell in cells:
         run = _without_seed(cell.config)
@@ -162,7 +162,7 @@ def train(path: Path, overrides: Mapping[str, Any], folder: Path | None, say: Sa
     """Run or resume one run in this process. Returns the exit status."""
     config = load_run(path, overrides)
     engine = load_engine(engine_spec)
-    plugins.check_run(config)
+    check_run(config)
     engine.estimate(config)
     place = folder or DEFAULT_FOLDER / path.stem
     identity = engine.identity(config)

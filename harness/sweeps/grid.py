@@ -214,7 +214,8 @@ def _task_label(config: RunConfig, axes: Mapping[str, Any], sweep: SweepConfig) 
 
 def _policy_label(config: RunConfig) -> str:
     policy = config.policy
-    return _short(policy.name) + (f"/{policy.warm_start}" if policy.warm_start else "")
+    start = Path(policy.weights).stem if policy.weights else policy.warm_start or ""
+    return _short(policy.name) + (f"/{start}" if start else "")
 
 
 def _refuse_duplicates(cells: list[Cell]) -> None:

@@ -48,13 +48,11 @@ class TrustRegion(ABC):
             while ``scale`` is below 1 that much of the step is kept and it is measured again, ten times at most, then
             the step is undone. "after_rollout": with a forward pass made for it after the last update of a rollout.
             Passes made for it are charged to the budget.
-        projects: whether the objective reads projected log-probabilities (``project``).
         unit: how ``divergence`` is aggregated; a field where a user may choose.
     """
 
     requires: ClassVar[frozenset[str]] = frozenset()
     measured: ClassVar[Measured] = "before_step"
-    projects: ClassVar[bool] = False
     unit: Unit
 
     @abstractmethod
@@ -69,10 +67,20 @@ class TrustRegion(ABC):
         """Return [B, T] bool, tokens whose policy loss stays; the denominators do not change."""
         return torch.ones_like(batch.loss_mask)
 
+    @property
+    def bounds_kl_old(self) -> bool:
+        """Whether its bound is one of KL(pi_old || pi_theta) in ``unit``, so that it may be drawn beside it."""
+        return True
+
+    @property
+    def reads_extras(self) -> frozenset[str]:
+        """Names of ``Batch.extras`` that it reads, which not every objective gives (``Objective.gives``)."""
+        return frozenset()
+
     def project(self, logprobs: Tensor, old_logprobs: Tensor) -> Tensor:
         """Return the log-probabilities [K, V] that the objective reads in place of ``logprobs`` [K, V].
 
-        Called chunk by chunk, for regions with ``projects`` only; both arguments are whole distributions.
+        Called chunk by chunk, for regions that require "projection_gap"; both arguments are whole distributions.
         """
         del old_logprobs
         return logprobs

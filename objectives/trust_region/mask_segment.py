@@ -39,6 +39,16 @@ class MaskSegment(KLRegion):
         require_positive(delta=self.delta)
         require_at_least(1, segment_tokens=self.segment_tokens)
 
+    @property
+    def bounds_kl_old(self) -> bool:
+        """Its bound is on something else: see delta."""
+        return False
+
+    @property
+    def reads_extras(self) -> frozenset[str]:
+        """The objective's segments, if they are asked for."""
+        return frozenset({"segment"} if self.segments == "objective" else ())
+
     def init(self) -> float:
         """Return 0: there is no penalty."""
         return 0.0
@@ -48,8 +58,6 @@ class MaskSegment(KLRegion):
         mask = batch.loss_mask
         segment = fixed_length(mask, self.segment_tokens)
         if self.segments == "objective":
-            if "segment" not in batch.extras:
-                raise ValueError("mask_segment with segments = 'objective' needs an objective that cuts segments")
             segment = batch.extras["segment"]
         sums, _ = segment_sums(k3(batch.logprobs.detach(), batch.old_logprobs, mask), segment, mask)
         return sums.gather(1, segment) <= self.delta

@@ -55,6 +55,11 @@ class KLRegion(TrustRegion):
         pair = (batch.logprobs, anchor) if self.direction == "forward" else (anchor, batch.logprobs)
         return kl_from_old(self.estimator, *pair, batch.old_logprobs, mask)
 
+    @property
+    def bounds_kl_old(self) -> bool:
+        """Only a forward divergence to the old policy is KL(pi_old || pi_theta)."""
+        return self.anchor == "old" and self.direction == "forward"
+
     def refuse_negative_estimates(self) -> None:
         """Raise ValueError for k1: a control must not read a noisy negative estimate as room."""
         if self.estimator == "k1":

@@ -20,11 +20,13 @@ import torch
 from torch import Tensor
 
 from objectives.base import Batch
-from objectives.checks import require_positive
+from objectives.checks import require_at_least, require_positive
 from objectives.ops import masked
 from objectives.trust_region.base import TrustRegion, Unit
 
 _BISECTIONS = 60
+_SMALLEST = 1e-6
+"""Below this float32 cannot tell a distribution on the boundary from pi_old."""
 
 
 @dataclass(frozen=True)
@@ -32,20 +34,25 @@ class Projection(TrustRegion):
     """Hold KL(pi~ || pi_old) <= delta in every state by a projection that is differentiated through.
 
     Attributes:
-        delta: the bound, nats a state, above 0.
+        delta: the bound, nats a state, at least 1e-6.
         coef: factor of KL(pi_theta || pi~), above 0.
         unit: how that divergence is aggregated.
     """
 
     requires: ClassVar[frozenset[str]] = frozenset({"projection_gap"})
-    projects: ClassVar[bool] = True
 
     delta: float = 0.05
     coef: float = 1.0
     unit: Unit = "per_token"
 
     def __post_init__(self) -> None:
-        require_positive(delta=self.delta, coef=self.coef)
+        require_positive(coef=self.coef)
+        require_at_least(_SMALLEST, delta=self.delta)
+
+    @property
+    def bounds_kl_old(self) -> bool:
+        """Its bound is on something else: see delta."""
+        return False
 
     def init(self) -> float:
         """Return ``coef``."""

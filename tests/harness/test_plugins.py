@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from harness import plugins
+from harness.compatibility import check_run
 from harness.config.errors import UserError
 from harness.config.loading import resolve_run
 from harness.config.schema import Plugin
@@ -104,9 +105,9 @@ def test_a_checked_run_gives_what_tables_say():
     region = {"name": "dual", "delta": 0.5, "unit": "per_token"}
     run = resolve_run({"budget": {"axis": "updates", "amount": 8}, "trust_region": region})
     facts = {"objective": "grpo", "region": "dual", "delta": 0.5, "delta_unit": "per_token"}
-    assert plugins.check_run(run) == facts
+    assert check_run(run) == facts
     run = resolve_run({"budget": {"axis": "updates", "amount": 8}})
-    assert plugins.check_run(run) == {"objective": "grpo", "region": "none", "delta": None, "delta_unit": ""}
+    assert check_run(run) == {"objective": "grpo", "region": "none", "delta": None, "delta_unit": ""}
 
 
 def test_a_portable_run_names_no_place(tmp_path):

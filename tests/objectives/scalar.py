@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from objectives import Finish
+from objectives import Finish, Origin
 from objectives.reference_engine import Case
 
 
@@ -22,6 +22,12 @@ class Row:
     entropy: tuple[float, ...]
     old_values: tuple[float, ...]
     bootstrap: float
+    ref_logprobs: tuple[float, ...]
+    teacher_logprobs: tuple[float, ...]
+    greedy: float
+    correct: float
+    at_limit: bool
+    replayed: bool
 
     @property
     def log_ratios(self) -> list[float]:
@@ -43,6 +49,10 @@ def rows_of(case: Case) -> list[Row]:
             if int(rollout.finish[i]) == Finish.WINDOW:
                 bootstrap = float(rollout.old_values[i, columns[-1] + 1])
         pick = {name: tuple(float(value[i, t]) for t in columns) for name, value in case.current.items()}
+        frozen = {
+            name: tuple(0.0 if value is None else float(value[i, t]) for t in columns)
+            for name, value in (("ref", rollout.ref_logprobs), ("teacher", rollout.teacher_logprobs))
+        }
         found.append(
             Row(
                 index=i,
@@ -55,9 +65,22 @@ def rows_of(case: Case) -> list[Row]:
                 entropy=pick["entropy"],
                 old_values=old_values,
                 bootstrap=bootstrap,
+                ref_logprobs=frozen["ref"],
+                teacher_logprobs=frozen["teacher"],
+                greedy=0.0 if rollout.greedy_rewards is None else float(rollout.greedy_rewards[i]),
+                correct=0.0 if rollout.correct is None else float(rollout.correct[i]),
+                at_limit=int(rollout.finish[i]) == Finish.LENGTH,
+                replayed=int(rollout.origin[i]) == Origin.REPLAY,
             )
         )
     return found
+
+
+def empty_responses(case: Case) -> list[tuple[int, float]]:
+    """(group, reward) of the responses without tokens."""
+    rollout = case.rollout
+    rows = [i for i in range(len(rollout.rewards)) if not bool(rollout.response_mask[i].any())]
+    return [(int(rollout.group[i]), float(rollout.rewards[i])) for i in rows]
 
 
 def group_advantages(rows: list[Row], empty: list[tuple[int, float]], std_eps: float) -> list[float]:
@@ -99,70 +122,6 @@ def gspo(rows: list[Row], advantages: list[float], low: float, high: float) -> f
     return total / len(rows)
 
 
-def cut(length: int, rule: str, size: int) -> list[list[int]]:
-    """Positions of each segment: ``size`` equal parts (fewer in a shorter row), or parts of ``size`` tokens."""
-    if rule == "fixed_length":
-        return [list(range(start, min(start + size, length))) for start in range(0, length, size)]
-    parts = min(size, length)
-    edges = [math.ceil(k * length / parts) for k in range(parts + 1)]
-    return [list(range(edges[k], edges[k + 1])) for k in range(parts)]
-
-
-@dataclass(frozen=True)
-class Subsequence:
-    """Settings of section 6."""
-
-    rule: str
-    size: int
-    norm: str
-    combine: str
-    root: str
-    mode: str
-    low: float
-    high: float
-    max_tokens: int
-
-    @property
-    def raw(self) -> bool:
-        return self.norm == "none" and self.root == "none"
-
-    def ratios(self, row: Row, advantage: float) -> list[tuple[float, int]]:
-        """(clipped ratio, tokens) of every segment."""
-        found = []
-        for segment in cut(len(row.columns), self.rule, self.size):
-            total = sum(row.log_ratios[j] for j in segment)
-            ratio = math.exp(total / len(segment) if self.norm == "mean" else total)
-            if self.mode != "one_sided":
-                ratio = clip(ratio, 1 - self.low, 1 + self.high)
-            elif advantage > 0:
-                ratio = min(ratio, 1 + self.high)
-            else:
-                ratio = max(ratio, 1 - self.low)
-            found.append((ratio, len(segment)))
-        return found
-
-    def loss_of(self, row: Row, frozen: Row, advantage: float) -> float:
-        length = len(row.columns)
-        scale = 1 / self.max_tokens if self.raw else 1 / length
-        ratios = self.ratios(frozen if self.mode == "stopgrad" else row, advantage)
-        product = math.prod(ratio for ratio, _ in ratios)
-        product **= {"none": 1.0, "segments": 1 / len(ratios), "tokens": 1 / length}[self.root]
-        if self.mode == "stopgrad":
-            per_token = [product] * length
-            if self.combine == "mean":
-                per_token = [ratio for ratio, tokens in ratios for _ in range(tokens)]
-            return -scale * sum(w * advantage * x for w, x in zip(per_token, row.logprobs, strict=True))
-        if self.combine == "product":
-            return -advantage * product / (self.max_tokens if self.raw else 1)
-        if self.raw:
-            return -advantage * sum(ratio for ratio, _ in ratios) / self.max_tokens
-        return -advantage * sum(ratio * tokens for ratio, tokens in ratios) / length
-
-    def loss(self, rows: list[Row], frozen: list[Row], advantages: list[float]) -> float:
-        terms = zip(rows, frozen, advantages, strict=True)
-        return sum(self.loss_of(row, still, advantage) for row, still, advantage in terms) / len(rows)
-
-
 def gae(row: Row, gamma: float, lam: float) -> list[float]:
     """Sum over l of (gamma lam)^l delta_{t+l}: the definition, not the recursion."""
     values = [*row.old_values, row.bootstrap]
@@ -172,7 +131,15 @@ def gae(row: Row, gamma: float, lam: float) -> list[float]:
 
 
 def ppo(
-    rows: list[Row], *, low: float, high: float, value_clip: float, gamma: float, lam: float, entropy: float
+    rows: list[Row],
+    *,
+    low: float,
+    high: float,
+    value_clip: float,
+    gamma: float,
+    lam: float,
+    entropy: float,
+    dual: float | None = None,
 ) -> float:
     estimates = [gae(row, gamma, lam) for row in rows]
     flat = [a for one in estimates for a in one]
@@ -183,7 +150,9 @@ def ppo(
         for t, raw in enumerate(estimate):
             target = raw + row.old_values[t]
             near = clip(row.values[t], row.old_values[t] - value_clip, row.old_values[t] + value_clip)
-            total -= ppo_minimum(math.exp(row.log_ratios[t]), (raw - mean) / std, low, high)
+            advantage = (raw - mean) / std
+            policy = ppo_minimum(math.exp(row.log_ratios[t]), advantage, low, high)
+            total -= policy if dual is None or advantage >= 0 else max(policy, dual * advantage)
             total += max((row.values[t] - target) ** 2, (near - target) ** 2) / 2
             total -= entropy * row.entropy[t]
     return total / len(flat)

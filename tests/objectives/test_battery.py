@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from objectives import Batch, Objective, Rollout, Step, Targets, TokenLoss, trust_region
+from objectives.advantages import broadcast_rows, group_advantages
 from objectives.aggregation import sequence_mean
 from objectives.contract import run
-from objectives.ops import broadcast_rows, group_advantages, log_ratio
+from objectives.ops import log_ratio
 from objectives.reference_engine import Case, one_step, random_case
 
 
@@ -38,7 +39,7 @@ class Plain(Objective):
 
     def targets(self, rollout: Rollout) -> Targets:
         rewards = rollout.rewards.nan_to_num(0) if self.fault == "unknown" else rollout.rewards
-        advantages = group_advantages(rewards, rollout.group, scale_by_std=False)
+        advantages = group_advantages(rewards, rollout.group, scale="none")
         if self.fault == "rounding":
             advantages = advantages + 1e-9
         if self.fault == "order":
@@ -95,13 +96,15 @@ def test_a_sound_objective_holds_every_claim() -> None:
     assert [error for _, error in run(Plain()) if error] == []
 
 
+@dataclasses.dataclass(frozen=True)
 class Undocumented(Plain):
+    secret: float = 1.0
     requires: ClassVar[frozenset[str]] = frozenset({"ref_logprob"})
 
 
 def test_undocumented_fields_and_unknown_requirements_are_named() -> None:
     found = dict(run(Undocumented()))
-    assert "says nothing of fault" in str(found["documented_with_source"])
+    assert "says nothing of secret" in str(found["documented_with_source"])
     assert "ref_logprob;" in str(found["requires_known_fields"])
 
 

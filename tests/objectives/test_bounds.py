@@ -10,7 +10,7 @@ from objectives.segments import fixed_count, fixed_length, segment_sums
 from tests.objectives.rows import losses, token_loss
 from tests.objectives.toy import enumerate_toy
 
-MODES = ("plain", "one_sided", "stopgrad")
+MODES = ("plain", "one_sided", "outer_min", "stopgrad")
 
 
 def draws() -> tuple[Tensor, Tensor, Tensor]:
@@ -21,6 +21,7 @@ def draws() -> tuple[Tensor, Tensor, Tensor]:
 
 
 def test_one_sided_is_never_above_the_exact_objective() -> None:
+    """U10."""
     ratios, advantages, exact = draws()
     surrogate = -losses(ratios, advantages, "one_sided")[0]
     assert bool((surrogate <= exact + 1e-12).all())
@@ -28,18 +29,31 @@ def test_one_sided_is_never_above_the_exact_objective() -> None:
 
 
 def test_the_literal_form_is_sometimes_above_the_exact_objective() -> None:
+    """U10."""
     ratios, advantages, exact = draws()
     assert int((-losses(ratios, advantages, "plain")[0] > exact + 1e-9).sum()) > 50
 
 
-@pytest.mark.parametrize("mode", ["plain", "one_sided"])
+def test_the_outer_minimum_lies_between_one_sided_and_the_exact_objective() -> None:
+    """U10: one_sided <= outer_min <= raw, each strictly somewhere."""
+    ratios, advantages, exact = draws()
+    lower, middle = (-losses(ratios, advantages, mode)[0] for mode in ("one_sided", "outer_min"))
+    assert bool((lower <= middle + 1e-12).all())
+    assert bool((middle <= exact + 1e-12).all())
+    assert int((lower < middle - 1e-9).sum()) > 50
+    assert int((middle < exact - 1e-9).sum()) > 50
+
+
+@pytest.mark.parametrize("mode", ["plain", "one_sided", "outer_min"])
 def test_at_pi_old_it_touches_the_exact_objective(mode: str) -> None:
+    """U1."""
     loss, gradient = token_loss([1, 1, 1], 2, mode)
     assert loss == -2
     assert gradient.tolist() == [-2, -2, -2]
 
 
 def test_the_literal_product_stays_between_the_powers_of_its_bounds() -> None:
+    """U14."""
     ratios, advantages, _ = draws()
     values = -advantages * losses(ratios, advantages, "plain")[0]
     assert float(values.min()) >= 0.8**4 - 1e-12
@@ -50,6 +64,7 @@ def test_the_literal_product_stays_between_the_powers_of_its_bounds() -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_the_order_of_segments_does_not_matter(mode: str) -> None:
+    """U12."""
     ratios = [1.5, 0.6, 1.1, 0.95]
     loss, gradient = token_loss(ratios, -1, mode)
     for order in itertools.permutations(range(4)):
@@ -62,6 +77,7 @@ def test_the_order_of_segments_does_not_matter(mode: str) -> None:
 @pytest.mark.parametrize("mode", ["plain", "one_sided"])
 @pytest.mark.parametrize(("ratios", "same"), [([1.1, 0.95, 1.4], True), ([1.15, 1.15, 1.4], False)])
 def test_merging_segments_changes_nothing_while_all_are_inside(mode: str, ratios: list[float], same: bool) -> None:
+    """U12."""
     apart, merged = token_loss(ratios, 1, mode), token_loss(ratios, 1, mode, segment=[0, 0, 1])
     assert (merged[0] == pytest.approx(apart[0])) is same  # 1.15 * 1.15 = 1.3225 > 1.2
     assert torch.allclose(merged[1], apart[1]) is same
@@ -80,6 +96,7 @@ def toy_sums(segment: Tensor, shift: float = 0.7) -> tuple[Tensor, Tensor, Tenso
 
 @pytest.mark.parametrize("length", [1, 2, 3, 5])
 def test_ratios_of_causal_segments_average_to_one(length: int) -> None:
+    """U11."""
     probability, sums, _ = toy_sums(fixed_length(TOY.mask, length))
     ones = torch.ones(5, dtype=torch.float64)
     torch.testing.assert_close((probability[:, None] * sums.exp()).sum(0), ones)
@@ -98,6 +115,7 @@ def test_expected_one_sided_objective_is_below_the_expected_return() -> None:
 
 
 def test_equal_parts_of_the_final_length_are_no_stopping_times() -> None:
+    """U11."""
     # A response ends after 1 token with p .5 (new .3), after 2 with .5 * .5, after 3 with the rest; its third token is
     # certain. Two parts: {1}; {1}, {2}; {1, 2}, {3}. E[r_1] = .5*.6 + .25*1.4 + .25*1.4*1.4 = 1.14 and
     # E[r_2] = .5*1 + .25*.6 + .25*1 = .9, but E[r_1 r_2] = .3 + .25*1.4*.6 + .49 = 1.

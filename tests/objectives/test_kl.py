@@ -1,12 +1,13 @@
-"""KL estimators by exact enumeration: the table of spec/objectives.md, section 1.3."""
+"""KL estimators by exact enumeration: the table of spec/objectives.md, section 1.3 (U21)."""
 
+import math
 from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor
 
-from objectives.kl import k1, k2, k3
+from objectives.kl import Estimator, k1, k2, k3, kl_from_old
 from tests.objectives.toy import Toy, enumerate_toy
 
 TOYS = {"one step of 3": enumerate_toy(3, 1), "3 steps of 2": enumerate_toy(2, 3)}
@@ -109,7 +110,27 @@ def test_off_policy_a_detached_ratio_times_k2_is_exact_and_bare_k2_is_not(world:
     assert not torch.allclose(found["bare"], expected, rtol=0.01)
 
 
+@pytest.mark.parametrize("estimator", ["k1", "k2", "k3"])
+def test_off_policy_every_estimator_is_exact_with_its_weight(world: World, estimator: Estimator) -> None:
+    """U21: KL(pi_theta || pi_ref) from samples of pi_old."""
+    toy, theta, old, ref = world
+    terms = kl_from_old(estimator, toy.logprobs(ref), toy.logprobs(theta), toy.logprobs(old), toy.mask)
+    expected = slope(state_kl(toy, theta, ref, toy.probabilities(old)), theta)
+    torch.testing.assert_close(slope(expectation(toy, old, terms), theta), expected)
+
+
+@pytest.mark.parametrize(("estimator", "exact"), [("k1", True), ("k2", False), ("k3", True)])
+def test_around_pi_old_no_weight_is_needed(world: World, estimator: Estimator, exact: bool) -> None:
+    """U21: KL(pi_old || pi_theta)."""
+    toy, theta, old, _ = world
+    pair = toy.logprobs(theta), toy.logprobs(old)
+    found = kl_from_old(estimator, *pair, pair[1], toy.mask)
+    expected = slope(state_kl(toy, old, theta, toy.probabilities(old)), theta)
+    assert torch.allclose(slope(expectation(toy, old, found), theta), expected, rtol=1e-10, atol=1e-13) is exact
+
+
 def test_k3_sampled_averages_to_the_exact_divergence() -> None:
+    """U22."""
     toy = TOYS["3 steps of 2"]
     old, theta = toy.logits(1), toy.logits(1) + 0.4 * toy.logits(0)
     generator = torch.Generator().manual_seed(0)
@@ -128,6 +149,19 @@ def test_estimators_by_hand() -> None:
     log2 = torch.tensor(2.0).double().log()
     for estimator, expected in ((k1, -log2), (k2, log2**2 / 2), (k3, 1 - log2)):
         torch.testing.assert_close(estimator(p, q, mask), torch.stack([expected, torch.tensor(0.0).double()])[None])
+
+
+@pytest.mark.parametrize("distance", [200.0, -200.0])
+def test_estimators_are_finite_far_apart_in_float32(distance: float) -> None:
+    """Known fault 40: bounded to 20 nats, with no gradient beyond."""
+    old, new = torch.zeros(1, 1), torch.full((1, 1), distance, requires_grad=True)
+    bound = math.copysign(20, distance)
+    expected = {k1: -bound, k2: bound**2 / 2, k3: math.expm1(bound) - bound}
+    for estimator, value in expected.items():
+        found = estimator(new, old, torch.ones(1, 1, dtype=torch.bool))
+        assert found.item() == pytest.approx(value, rel=1e-6)
+        (gradient,) = torch.autograd.grad(found.sum(), new)
+        assert gradient.item() == 0
 
 
 def test_k3_keeps_its_digits_between_near_policies() -> None:

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 import objectives
-from objectives.reference_engine import Case, one_step, random_case
+from objectives.reference_engine import one_step, random_case
 from tests.objectives import scalar
+from tests.objectives.scalar_segments import Subsequence
 
 SUBSEQUENCE = [
     {"norm": norm, "combine": combine, "outer_root": root, "clip_mode": mode, "segment_rule": rule}
@@ -20,12 +21,6 @@ SUBSEQUENCE = [
         ("fixed_k", "fixed_length"),
     )
 ]
-
-
-def empty_responses(case: Case) -> list[tuple[int, float]]:
-    rollout = case.rollout
-    rows = [i for i in range(len(rollout.rewards)) if not bool(rollout.response_mask[i].any())]
-    return [(int(rollout.group[i]), float(rollout.rewards[i])) for i in rows]
 
 
 def compare(found: torch.Tensor, slopes: dict[tuple[int, int], float]) -> None:
@@ -53,29 +48,52 @@ def test_grpo_and_gspo_equal_the_scalar_formula(name: str, settings: dict[str, A
     objective = objectives.make(name, **settings)
     low, high = objective.clip_low, objective.clip_high  # pyright: ignore
     rows = scalar.rows_of(case)
-    advantages = scalar.group_advantages(rows, empty_responses(case), settings.get("std_eps", 1e-6))
+    advantages = scalar.group_advantages(rows, scalar.empty_responses(case), settings.get("std_eps", 1e-6))
     formula = {"grpo": scalar.grpo, "gspo": scalar.gspo}[name]
     outcome = one_step(objective, case)
     assert float(outcome.loss) == pytest.approx(formula(rows, advantages, low, high), rel=1e-12)
     compare(outcome.gradients["logprobs"], scalar.slopes(lambda r: formula(r, advantages, low, high), rows, "logprobs"))
 
 
-@pytest.mark.parametrize("settings", SUBSEQUENCE, ids=lambda s: "-".join(s.values()))
+# What came after section 6's first form: bounds that know the length, bounds on the product, and the tighter minorant.
+BOUNDS: list[dict[str, Any]] = [
+    {"clip_mode": "outer_min"},
+    {"clip_mode": "outer_min", "norm": "mean", "outer_root": "segments"},
+    {"clip_mode": "outer_min", "outer_low": 0.1, "outer_high": 0.2},
+    {"clip_mode": "one_sided", "outer_low": 0.1, "outer_high": 0.2},
+    {"clip_mode": "plain", "outer_low": 0.1, "outer_high": 0.2},
+    {"clip_mode": "stopgrad", "outer_low": 0.1},
+    {"clip_mode": "stopgrad", "outer_high": 0.2, "outer_root": "tokens"},
+    {"clip_mode": "one_sided", "dual_clip": 1.3},
+    {"clip_mode": "one_sided", "dual_clip": 1.3, "combine": "mean", "segment_rule": "fixed_length"},
+    {"clip_scale": "sqrt_len"},
+    {"clip_scale": "sqrt_len", "norm": "mean", "clip_mode": "one_sided", "segment_rule": "fixed_length"},
+    {"clip_scale": "budget", "clip_mode": "one_sided"},
+    {"clip_scale": "budget", "norm": "mean", "combine": "mean"},
+]
+
+
+@pytest.mark.parametrize("settings", SUBSEQUENCE + BOUNDS, ids=lambda s: "-".join(map(str, s.values())))
 def test_subsequence_equals_the_scalar_formula(settings: dict[str, Any]) -> None:
     case = random_case(spread=0.25, seed=1)
     given = {**settings, "num_segments": 3, "segment_tokens": 2, "clip_low": 0.15, "clip_high": 0.25}
     rows = scalar.rows_of(case)
-    advantages = scalar.group_advantages(rows, empty_responses(case), 1e-6)
-    formula = scalar.Subsequence(
-        rule=settings["segment_rule"],
-        size=3 if settings["segment_rule"] == "fixed_k" else 2,
-        norm=settings["norm"],
-        combine=settings["combine"],
-        root=settings["outer_root"],
-        mode=settings["clip_mode"],
+    advantages = scalar.group_advantages(rows, scalar.empty_responses(case), 1e-6)
+    rule = settings.get("segment_rule", "fixed_k")
+    formula = Subsequence(
+        rule=rule,
+        size=3 if rule == "fixed_k" else 2,
+        norm=settings.get("norm", "none"),
+        combine=settings.get("combine", "product"),
+        root=settings.get("outer_root", "none"),
+        mode=settings.get("clip_mode", "plain"),
         low=0.15,
         high=0.25,
         max_tokens=12,
+        scale=settings.get("clip_scale", "const"),
+        dual=settings.get("dual_clip", math.inf),
+        outer_low=settings.get("outer_low", 1.0),
+        outer_high=settings.get("outer_high", math.inf),
     )
     outcome = one_step(objectives.make("gspo_subsequence", **given), case)
     assert float(outcome.loss) == pytest.approx(formula.loss(rows, rows, advantages), rel=1e-12)
@@ -92,6 +110,8 @@ def test_subsequence_equals_the_scalar_formula(settings: dict[str, Any]) -> None
         {"value_clip": 0.05},
         {"value_clip": 3.0, "entropy_coef": 0.1},
         {"lam": 0, "gamma": 1},
+        {"dual_clip": 1.5},
+        {"dual_clip": 1.05, "clip_high": 0.28},
     ],
     ids=str,
 )
@@ -99,7 +119,7 @@ def test_ppo_equals_the_scalar_formula(settings: dict[str, Any]) -> None:
     objective = objectives.make("ppo", **settings)
     case = random_case(objective.requires, spread=0.4)
     given = {"low": 0.2, "high": 0.2, "value_clip": 0.2, "gamma": 1.0, "lam": 0.95, "entropy": 0.01}
-    names = {"clip_low": "low", "clip_high": "high", "entropy_coef": "entropy"}
+    names = {"clip_low": "low", "clip_high": "high", "entropy_coef": "entropy", "dual_clip": "dual"}
     given |= {names.get(key, key): value for key, value in settings.items()}
     rows = scalar.rows_of(case)
     outcome = one_step(objective, case)

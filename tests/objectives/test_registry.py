@@ -74,7 +74,7 @@ def test_two_objectives_in_a_file_are_refused(tmp_path: Path, monkeypatch: pytes
         ("gspo_subsequence", {"norm": "sum"}, r"norm = 'sum' is a str, expected one of 'none', 'mean'"),
         ("gspo_subsequence", {"num_segments": 0}, r"num_segments = 0 must be at least 1"),
         ("gspo_subsequence", {"segment_tokens": 0}, r"segment_tokens = 0 must be at least 1"),
-        ("gspo_subsequence", {"combine": "mean", "outer_root": "tokens"}, r"'tokens' is a root of a product"),
+        ("gspo_subsequence", {"combine": "mean", "outer_root": "tokens"}, r"outer_root is about a product of ratios"),
         ("gspo_subsequence", {"clip_low": 1.5}, r"clip_low = 1.5 must be between 0 and 1"),
         ("gspo_subsequence", {"std_eps": -1}, r"std_eps = -1.0 must be at least 0"),
         ("gspo", {"clip_high": -1e-9}, r"clip_high = -1e-09 must be at least 0"),

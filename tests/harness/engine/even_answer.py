@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import torch
 
+from objectives import TokenLoss
 from objectives.aggregation import token_mean
 from objectives.grpo import GRPO
 from tasks.arithmetic import Arithmetic
@@ -101,3 +102,12 @@ class BadCritic(GRPO):
     def token_loss(self, batch):
         plain = super().token_loss(batch)
         return type(plain)(policy=plain.policy, value=((batch.values - batch.values) ** 2).sqrt(), stats=plain.stats)
+
+
+@dataclass(frozen=True)
+class Penalised(GRPO):
+    """The plain ratio times the advantage, and half the squared log-ratio as a penalty."""
+
+    def token_loss(self, batch):
+        change = batch.logprobs - batch.old_logprobs
+        return TokenLoss(policy=-change.exp() * batch.advantages, penalty=change**2 / 2)

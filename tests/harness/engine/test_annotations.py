@@ -1,13 +1,17 @@
 """What a rollout brings besides its numbers: greedy rewards, a teacher, keyed uniforms, ends of steps, task steps."""
 
+import dataclasses
+import json
+
 import numpy as np
 import pytest
 import torch
-from tiny_engine import free_run, make_config, make_policy, plugin, roll, teach, update
+from tiny_engine import cell, free_run, make_config, make_policy, plugin, roll, teach, update
 
 import tasks
 from harness.config.errors import UserError
 from harness.config.loading import apply_overrides, resolve_run
+from harness.engine.annotations import keyed_uniforms
 from harness.engine.checkpoint import policy_weights
 from harness.engine.estimate import estimate_cell
 from harness.engine.identity import identity
@@ -172,6 +176,23 @@ def test_random_segments_are_the_same_for_every_policy(tiny):
     assert not torch.equal(roll(run)[2].uniforms[:, 0], again[2].uniforms[:, 0])
 
 
+def test_uniforms_belong_to_a_prompts_sample_wherever_it_stands(tiny):
+    plain = free_run(make_config(task=ARITHMETIC))
+    first = roll(plain)[0]
+    drawn = keyed_uniforms(plain, first, "step", 7)
+    moved = dataclasses.replace(
+        first,
+        examples=first.examples[:8],
+        group=first.group[:8],
+        origin=first.origin[:8],
+        mask=torch.nn.functional.pad(first.mask[:8], (0, 3)),
+    )
+    fewer = keyed_uniforms(plain, moved, "step", 7)
+    assert torch.equal(fewer[:, : drawn.shape[1]], drawn[:8])
+    assert len(set(drawn[:, 0].tolist())) == 16
+    assert not torch.equal(keyed_uniforms(plain, first, "step", 8), drawn)
+
+
 def test_an_objective_that_rejects_groups_must_say_how_often(tiny):
     tables = apply_overrides(make_config(objective={"name": "dapo"}).model_dump(), {"rollout.max_resamples": 0})
     with pytest.raises(UserError, match=r"say how often with rollout\.max_resamples >= 1"):
@@ -187,3 +208,26 @@ def test_the_estimate_counts_greedy_responses_and_teachers(tiny, name):
 
 def test_file_plugins_are_still_objectives(tiny):
     assert build_run(make_config(objective=plugin("Prepared"))).objective is not None
+
+
+BUDGET = {"axis": "updates", "amount": 12}
+
+
+@pytest.mark.parametrize(
+    "tables",
+    [
+        {"trust_region": {"name": "backtrack", "delta": 1e-4, "estimator": "exact"}},
+        {"trust_region": {"name": "projection", "delta": 1e-3}},
+        {"trust_region": {"name": "dual", "estimator": "exact"}},
+        {"objective": {"name": "remax"}},
+        {"replay": {"strategy": "all", "min_cache": 4, "max_cache": 8}},
+        {"shaping": {"name": "bingo"}},
+    ],
+)
+def test_the_estimate_is_an_upper_bound_of_what_is_charged(tiny, tables, tmp_path):
+    config = make_config(
+        task={**ARITHMETIC, "train_size": 8, "validation_size": 6, "test_size": 6}, budget=BUDGET, **tables
+    )
+    cell(config, tmp_path)
+    spent = json.loads((tmp_path / "status.json").read_text())["totals"]["spent_flops"]
+    assert spent <= estimate_cell(config).flops

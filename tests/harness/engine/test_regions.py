@@ -4,9 +4,10 @@ import pytest
 import torch
 from tiny_engine import double, free_run, make_config, roll, update
 
+from harness.compatibility import exact_fields
 from harness.engine import backtrack
 from harness.engine import update as update_module
-from harness.engine.anchors import exact_fields
+from harness.engine.checkpoint import restore_run, save_run
 from harness.engine.ledger import BudgetExhausted, Ledger
 from harness.engine.metrics import StepMetrics
 from harness.engine.passes import score_rows
@@ -129,9 +130,8 @@ def test_a_step_that_no_shrinking_helps_is_undone(tiny):
     update(run, roll(run))
     assert run.updates == 2
     assert all(torch.equal(a, b) for a, b in zip(before, run.policy.model.parameters(), strict=True))
-    moments = {name: value for name, value in run.optimizer.tensors() if name.startswith("exp_avg")}
-    assert moments
-    assert all(float(value.abs().max()) == 0 for value in moments.values())
+    assert not [name for name, _ in run.optimizer.tensors() if name.startswith("exp_avg")]
+    assert run.optimizer.moment_steps == 0
 
 
 def test_a_region_that_holds_keeps_whole_steps(tiny):
@@ -203,3 +203,98 @@ def test_a_wide_region_projects_nothing(tiny):
         update(run, roll(run))
     pairs = zip(wide.policy.model.parameters(), free.policy.model.parameters(), strict=True)
     assert all(torch.allclose(a, b, atol=1e-12) for a, b in pairs)
+
+
+def test_moments_after_an_undone_step_are_those_of_before_it(tiny):
+    """A kept step, an undone one, a kept one again: as if the undone one had not been, but for its count."""
+    kept, undone = free_run(backtracking(delta=1e6)), free_run(backtracking(delta=1e6))
+    parts = [roll(run) for run in (kept, undone)]
+    for run, part in zip((kept, undone), parts, strict=True):
+        update(run, part)
+    state = {name: value.clone() for name, value in undone.optimizer.tensors()}
+    undo = backtrack.Undo(undone.optimizer)
+    undone.optimizer.step()
+    undo.undo(counted=True)
+    assert undone.updates == 3
+    assert undone.optimizer.moment_steps == 2
+    assert all(torch.equal(value, state[name]) for name, value in undone.optimizer.tensors())
+    other = build_run(undone.config)
+    restore_run(other, save_run(undone, {}))
+    assert (other.optimizer.steps, other.optimizer.moment_steps) == (3, 2)
+    for run in (kept, undone, other):
+        for parameter in run.policy.model.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        run.optimizer.step()
+    rows = zip(*(run.policy.model.parameters() for run in (kept, undone, other)), strict=True)
+    assert all(torch.equal(a, b) and torch.equal(b, c) for a, b, c in rows)
+
+
+def budgeted(run, parts, amount, points=()):
+    """Let a run's ledger be one of ``amount`` FLOPs; return the policies that its points see."""
+    seen = []
+
+    def look(point):
+        seen.append((point, [p.detach().clone() for p in run.policy.model.parameters()]))
+
+    run.ledger = Ledger("flops", amount, points)
+    run.ledger.on_point = look
+    return seen
+
+
+def first_step_work(run, parts):
+    return update_module._step_work(run, parts[0], parts[3], parts[1].minibatches[0])["update"].flops
+
+
+def test_a_point_within_the_measurements_of_a_step_sees_the_policy_before_it(tiny):
+    run = build_run(backtracking(delta=1e-3))
+    parts = roll(run)
+    before = [p.detach().clone() for p in run.policy.model.parameters()]
+    seen = budgeted(run, parts, 1e15, (first_step_work(run, parts) + 1.0,))
+    update(run, parts)
+    assert [point for point, _ in seen] == [0]
+    assert all(torch.equal(a, b) for a, b in zip(before, seen[0][1], strict=True))
+
+
+def test_a_step_that_the_budget_cannot_verify_counts_nowhere(tiny):
+    run = build_run(backtracking(delta=1e-3))
+    parts = roll(run)
+    before = [p.detach().clone() for p in run.policy.model.parameters()]
+    work = first_step_work(run, parts)
+    seen = budgeted(run, parts, work + 1, (work + 0.5,))
+    with pytest.raises(BudgetExhausted):
+        update(run, parts)
+    assert run.updates == run.ledger.spent.updates == 0
+    assert all(torch.equal(a, b) for a, b in zip(before, seen[0][1], strict=True))
+
+
+def test_a_clock_that_runs_out_while_a_step_is_measured_undoes_it(tiny, monkeypatch):
+    run = build_run(backtracking(delta=1e6))
+    parts = roll(run)
+    before = [p.detach().clone() for p in run.policy.model.parameters()]
+    run.ledger = Ledger("seconds", 1.0)
+    times = iter([0.0, 0.0, 0.0, 0.0])
+    monkeypatch.setattr(Ledger, "train_seconds", lambda self: next(times, 2.0))
+    with pytest.raises(BudgetExhausted):
+        update(run, parts)
+    assert all(torch.equal(a, b) for a, b in zip(before, run.policy.model.parameters(), strict=True))
+    assert run.updates == 0
+
+
+def test_replayed_rows_are_neither_projected_nor_measured(tiny):
+    config = make_config(
+        task={"name": "arithmetic", "train_size": 4, "validation_size": 6, "test_size": 6},
+        trust_region={"name": "projection"},
+        replay={"strategy": "recent_k", "num_replays": 3, "min_cache": 4, "max_cache": 8},
+    )
+    run = free_run(config)
+    for _ in range(2):
+        experience, plan, rollout, _ = roll(run)
+        run.replay.push(experience, rollout)
+        run.iteration += 1
+    replayed = (experience.origin != 0).nonzero()[:, 0]
+    assert len(replayed) == 12
+    plain = score_rows(run, run.policy, experience, replayed)
+    projected = score_rows(run, run.policy, experience, replayed, exact=True, project=True)
+    assert torch.equal(projected.logprobs, plain.logprobs)
+    assert (projected.exact["projection_gap"] == 0).all()
+    assert all(len(experience.origin[part].unique()) == 1 for part in plan.micro_batches)

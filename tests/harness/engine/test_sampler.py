@@ -144,21 +144,33 @@ def test_useful_work_is_at_most_executed_and_tokens_are_counted_once(policy):
 
 def test_a_token_without_probability_is_never_drawn():
     logits = torch.tensor([[-torch.inf, 0.0, -torch.inf, 0.0, -torch.inf]] * 4)
-    drawn = sampler._draw(logits, torch.tensor([0.0, 0.49999, 0.5, 1 - 1e-12], dtype=torch.float64), 1.0)
+    drawn = sampler._draw(logits, torch.tensor([0.0, 0.49999, 0.5, 1 - 1e-12], dtype=torch.float64), 1.0)[0]
     assert drawn.tolist() == [1, 1, 3, 3]
 
 
 def test_draws_follow_the_distribution():
     logits = torch.log(torch.tensor([[0.1, 0.2, 0.7]])).expand(1000, 3)
-    drawn = sampler._draw(logits, (torch.arange(1000).double() + 0.5) / 1000, 1.0)
+    drawn = sampler._draw(logits, (torch.arange(1000).double() + 0.5) / 1000, 1.0)[0]
     assert drawn.bincount().tolist() == [100, 200, 700]
-    squared = sampler._draw(logits, (torch.arange(1000).double() + 0.5) / 1000, 0.5)  # p^2: 1, 4 and 49 of 54
+    squared = sampler._draw(logits, (torch.arange(1000).double() + 0.5) / 1000, 0.5)[0]  # p^2: 1, 4 and 49 of 54
     assert squared.bincount().tolist() == [19, 74, 907]
 
 
 def test_a_sampled_padding_token_is_a_token(monkeypatch):
     policy = make_policy(seed=1)
-    monkeypatch.setattr(sampler, "_draw", lambda logits, *_: torch.zeros(len(logits), dtype=torch.int64))
+    zeros = torch.zeros
+    monkeypatch.setattr(
+        sampler, "_draw", lambda logits, *_: (zeros(len(logits), dtype=torch.int64), zeros(len(logits)))
+    )
     drawn = draw(policy, PROMPTS, noise(length=3))
     assert drawn.mask.all()
     assert drawn.finish.tolist() == [1] * 12
+
+
+def test_log_probabilities_of_draws_are_those_of_the_distribution():
+    logits = torch.log(torch.tensor([[0.1, 0.2, 0.7]])).expand(3, 3)
+    tokens, logprobs = sampler._draw(logits, torch.tensor([0.05, 0.2, 0.9], dtype=torch.float64), 1.0)
+    assert tokens.tolist() == [0, 1, 2]
+    torch.testing.assert_close(logprobs.exp(), torch.tensor([0.1, 0.2, 0.7]))
+    tokens, logprobs = sampler._draw(logits, torch.tensor([0.01, 0.05, 0.9], dtype=torch.float64), 0.5)
+    torch.testing.assert_close(logprobs.exp(), torch.tensor([1.0, 4.0, 49.0]) / 54)

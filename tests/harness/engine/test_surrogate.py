@@ -1,3 +1,7 @@
+import dataclasses
+import math
+from typing import Literal, get_args, get_origin, get_type_hints
+
 import pytest
 from tiny_engine import free_run, make_config, plugin
 
@@ -75,3 +79,20 @@ def test_statistics_of_the_step_are_given(tiny):
     found = shape(free_run(make_config(objective=plugin("Prepared"))))
     assert len(found) == 202
     assert RESPONSE_TOKENS == 8
+
+
+CHOICES = [
+    (name, item.name, choice)
+    for name, cls in objectives.classes().items()
+    for item in dataclasses.fields(cls)
+    if get_origin(get_type_hints(cls)[item.name]) is Literal
+    for choice in get_args(get_type_hints(cls)[item.name])
+]
+
+
+@pytest.mark.parametrize(("name", "setting", "choice"), CHOICES)
+def test_every_choice_has_a_shape(tiny, name, setting, choice):
+    found = surrogate_shape(
+        free_run(make_config(objective={"name": name, setting: choice}, task={"name": "arithmetic"}))
+    )
+    assert all(map(math.isfinite, found["weight"]))

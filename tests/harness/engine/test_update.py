@@ -11,6 +11,7 @@ import objectives
 from harness.config.errors import UserError
 from harness.engine import train
 from harness.engine import update as update_module
+from harness.engine.anchors import AnchorStates
 from harness.engine.ledger import BudgetExhausted, Ledger
 from harness.engine.metrics import StepMetrics
 from harness.engine.optimizer import NonFinite
@@ -97,8 +98,15 @@ def wider(parts, fill):
             changed["extras"] = {name: pad("advantages", value) for name, value in record.extras.items()}
         return dataclasses.replace(record, **changed)
 
+    anchors = {
+        name: AnchorStates(torch.nn.functional.pad(anchor.states, (0, 0, 0, 5)), anchor.head)
+        for name, anchor in experience.anchors.items()
+    }
     wide = dataclasses.replace(
-        experience, ids=pad("ids", experience.ids), mask=torch.nn.functional.pad(experience.mask, (0, 5))
+        experience,
+        ids=pad("ids", experience.ids),
+        mask=torch.nn.functional.pad(experience.mask, (0, 5)),
+        anchors=anchors,
     )
     return wide, plan, widen(rollout), widen(targets)
 

@@ -5,7 +5,7 @@ import pytest
 from synthetic_study import write_study
 
 from harness.reports.scores import outcomes, pairs, troubles
-from harness.reports.study import SCHEMA, load_study
+from harness.reports.study import LATER, SCHEMA, load_study
 
 
 @pytest.fixture
@@ -40,11 +40,28 @@ def test_a_missing_file_is_named(folder, name):
         load_study(folder)
 
 
-@pytest.mark.parametrize(("name", "column"), [(name, column) for name, columns in SCHEMA.items() for column in columns])
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [(n, column) for n, columns in SCHEMA.items() for column in columns if column not in LATER.get(n, ())],
+)
 def test_a_missing_column_is_named(folder, name, column):
     _edit(folder, name, lambda x: x.drop(columns=column))
     with pytest.raises(ValueError, match=rf"^{name}: missing column\(s\) '{column}'$"):
         load_study(folder)
+
+
+def test_records_from_before_a_metric_are_read_and_it_is_missing(folder):
+    later = LATER["metrics.csv"]
+    assert {"alive_frac", "ess_seq_frac", "kl_ref_per_token_nats"} < set(later) < set(SCHEMA["metrics.csv"])
+    old = [column for column in later if column != "alive_frac"]
+    _edit(folder, "metrics.csv", lambda x: x.drop(columns=old).assign(alive_frac=["0.25"] + [""] * (len(x) - 1)))
+    study = load_study(folder)
+    assert set(study.metrics.columns) == set(SCHEMA["metrics.csv"])
+    assert study.metrics[list(later)].dtypes.eq("float64").all()
+    assert study.metrics[old].isna().all(axis=None)
+    assert study.metrics["alive_frac"].tolist()[:1] == [0.25]
+    assert study.metrics["alive_frac"].isna().sum() == len(study.metrics) - 1
+    assert study.frame()["ess_seq_frac"].isna().all()
 
 
 def test_a_word_in_a_number_column_is_named(folder):

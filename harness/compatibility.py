@@ -1,0 +1,90 @@
+"""Refuse a run whose parts contradict each other, before anything is computed. No torch until a plug-in is built."""
+
+from typing import TYPE_CHECKING, Any
+
+from harness import plugins
+from harness.config.errors import UserError
+from harness.config.schema import RunConfig
+
+if TYPE_CHECKING:
+    from objectives import Objective
+    from objectives.trust_region import TrustRegion
+
+__all__ = ["check_run", "exact_fields", "requirements"]
+
+
+def check_run(config: RunConfig) -> dict[str, Any]:
+    """Build a run's plug-ins and refuse a schedule that they cannot work with.
+
+    Returns:
+        What tables say of them: {"objective", "region", "delta", "delta_unit"}; delta is the region's bound
+        or target, None where it has none; its unit is empty where it does not bound KL(pi_old || pi_theta).
+
+    Raises:
+        UserError: a plug-in cannot be built, or the objective wants another number of updates or a larger group.
+    """
+    chosen, region = plugins.objective(config.objective), plugins.trust_region(config.trust_region)
+    plugins.task(config.task)
+    name, updates = plugins.label(config.objective), config.update.minibatches * config.update.epochs
+    wanted = chosen.updates_per_rollout
+    if (wanted == "several" and updates == 1) or (wanted == "one" and updates > 1):
+        raise UserError(
+            f"objective {name!r} wants {wanted} updates a rollout, but update.minibatches x update.epochs = {updates}"
+            + (
+                ": every ratio is 1 in the first update; set one of them to 2 or more"
+                if updates == 1
+                else "; set both to 1"
+            )
+        )
+    _check_parts(config, chosen, region)
+    from objectives import Objective
+
+    if type(chosen).keep_groups is not Objective.keep_groups and not config.rollout.max_resamples:
+        raise UserError(
+            f"objective {name!r} replaces groups that it rejects: say how often with rollout.max_resamples >= 1 (every "
+            "round is charged to the budget; what is still missing then is filled with rejected groups)"
+        )
+    if config.rollout.group_size < chosen.min_group_size:
+        raise UserError(
+            f"objective {name!r} needs rollout.group_size >= {chosen.min_group_size}, got {config.rollout.group_size}"
+        )
+    delta = getattr(region, "delta", getattr(region, "target", None))
+    return {
+        "objective": name,
+        "region": plugins.label(config.trust_region),
+        "delta": delta,
+        "delta_unit": "" if delta is None or not region.bounds_kl_old else region.unit,
+    }
+
+
+def requirements(config: RunConfig) -> frozenset[str]:
+    """Return the optional fields that a run's parts read, with what those are made from."""
+    requires = plugins.objective(config.objective).requires | plugins.trust_region(config.trust_region).requires
+    if config.shaping.name != "none" or requires & {"exact_kl_ref", "exact_kl_new_ref"}:
+        requires |= {"ref_logprobs"}
+    return requires
+
+
+def exact_fields(requires: frozenset[str]) -> list[str]:
+    """Return the divergences over the vocabulary among required fields, sorted; each takes a head's forward pass."""
+    return sorted(name for name in requires if name.startswith("exact_kl_") or name == "projection_gap")
+
+
+def _check_parts(config: RunConfig, objective: "Objective", region: "TrustRegion") -> None:
+    """Refuse parts of the run that an objective or a trust region cannot work with or without.
+
+    Raises:
+        UserError: a teacher or segments are missing, or shaping or replay contradict the objective.
+    """
+    name, missing = plugins.label(config.objective), region.reads_extras - objective.gives
+    if "teacher_logprobs" in requirements(config) and not config.teacher.name:
+        raise UserError(f"objective {name!r} learns from a teacher: name one with teacher.name, teacher.weights")
+    if missing:
+        raise UserError(
+            f"trust region {plugins.label(config.trust_region)!r} reads {', '.join(sorted(missing))} of the objective; "
+            f"{name!r} gives none"
+        )
+    if config.shaping.name != "none" and "greedy_rewards" in objective.requires:
+        raise UserError(f"objective {name!r} compares with greedy rewards, which shaping.name leaves as they are")
+    if config.replay.strategy != "none" and objective.updates_per_rollout == "one":
+        raise UserError(f"objective {name!r} is valid on-policy only: set replay.strategy to none")
