@@ -84,7 +84,20 @@ def _check_parts(config: RunConfig, objective: "Objective", region: "TrustRegion
             f"trust region {plugins.label(config.trust_region)!r} reads {', '.join(sorted(missing))} of the objective; "
             f"{name!r} gives none"
         )
+    if config.rollout.window_tokens:
+        _check_window(config, objective, name)
     if config.shaping.name != "none" and "greedy_rewards" in objective.requires:
         raise UserError(f"objective {name!r} compares with greedy rewards, which shaping.name leaves as they are")
     if config.replay.strategy != "none" and objective.updates_per_rollout == "one":
         raise UserError(f"objective {name!r} is valid on-policy only: set replay.strategy to none")
+
+
+def _check_window(config: RunConfig, objective: "Objective", name: str) -> None:
+    """Refuse what needs the end of a response where the window may cut it off."""
+    if not objective.windows:
+        raise UserError(
+            f"objective {name!r} needs responses that have ended; rollout.window_tokens is for objectives that learn "
+            "from unfinished ones, such as tppo and ppo"
+        )
+    if config.replay.strategy != "none" or config.shaping.name != "none":
+        raise UserError("replay and shaping need responses that have ended: set rollout.window_tokens to 0")

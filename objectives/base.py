@@ -29,6 +29,7 @@ class Objective(ABC):
         updates_per_rollout: "several" for an objective that acts through the ratio (with one update every ratio is
             1), "one" for one that is valid on-policy only; a schedule that contradicts it is refused.
         min_group_size: responses a prompt that it needs; 2 if it compares within a group.
+        windows: whether it can learn from responses that the window cut off, which have no reward yet.
         gives: names of ``Targets.extras`` that a trust region may read.
         presets: named settings of published or studied variants.
     """
@@ -36,6 +37,7 @@ class Objective(ABC):
     requires: ClassVar[frozenset[str]] = frozenset()
     updates_per_rollout: ClassVar[Literal["one", "several", "any"]] = "any"
     min_group_size: ClassVar[int] = 1
+    windows: ClassVar[bool] = False
     gives: ClassVar[frozenset[str]] = frozenset()
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 

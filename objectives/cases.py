@@ -71,6 +71,7 @@ def random_case(
         "prompt": group,
         "uniforms": (old_logprobs * 1e4).remainder(1),
         "step_ends": (old_logprobs * 1e3).remainder(1) < _STEP_END_SHARE,
+        "window_mask": torch.arange(_WIDTH) >= (torch.arange(rows) % 4 == 1)[:, None] * 2,
         "task_steps": (torch.arange(_WIDTH) // 3).expand(rows, _WIDTH),
     }
     rollout = Rollout(

@@ -96,7 +96,9 @@ def _masked_slots(objective: Objective) -> None:
         hint = "select with torch.where(mask, x, 0) before any arithmetic: NaN * 0 is NaN"
         _expect_same(outcome, plain, f"with {poison} in masked slots", hint)
         for name, value in outcome.gradients.items():
-            stray = value[~plain.targets.loss_mask]
+            targets = plain.targets
+            valued = targets.loss_mask if targets.value_mask is None or name != "values" else targets.value_mask
+            stray = value[~(targets.loss_mask | valued)]
             expect(bool((stray == 0).all()), f"gradient of {name} is not exactly 0 in masked slots holding {poison}")
 
 

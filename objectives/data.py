@@ -60,6 +60,7 @@ class Rollout:
         correct: [N] float, 1 right, 0 wrong, NaN unknown; apart from a shaped reward.
         uniforms: [N, T] float in [0, 1), keyed by seed and rollout: the same whatever the policy.
         step_ends: [N, T] bool, tokens whose text ends a step of the response (``rollout.delimiters``).
+        window_mask: [N, T] bool, tokens sampled in this iteration: all of a fresh response, a continued one's newest.
         task_steps: [N, T] int64, number of the task's own step that a token belongs to, non-decreasing along a row.
         max_response_tokens: the length limit of this rollout, tokens; T if not given.
     """
@@ -81,6 +82,7 @@ class Rollout:
     correct: Tensor | None = None
     uniforms: Tensor | None = None
     step_ends: Tensor | None = None
+    window_mask: Tensor | None = None
     task_steps: Tensor | None = None
     max_response_tokens: int | None = None
 
@@ -146,7 +148,8 @@ class Batch:
     """A micro-batch: the current policy on some rows of an optimizer step, beside what the rollout knew of them.
 
     ``logprobs``, ``values``, ``entropy`` and the exact divergences carry gradients; anything else that does is refused,
-    and so is half precision. Values outside ``loss_mask`` mean nothing and may be NaN.
+    and so is half precision. Values outside ``loss_mask`` mean nothing and may be NaN; those of the critic, outside
+    ``Targets.value_mask`` too.
 
     Attributes:
         logprobs: [B, T] float, log pi_theta.

@@ -45,6 +45,7 @@ class PPO(TokenClip):
     """
 
     requires: ClassVar[frozenset[str]] = frozenset({"values", "old_values", "entropy"})
+    windows: ClassVar[bool] = True
 
     dual_clip: float | None = None
     value_clip: float = 0.2

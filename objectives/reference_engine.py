@@ -111,9 +111,10 @@ def _step(objective: Objective, rollout: Rollout, targets: Targets, batch: Batch
 
 def _batch(requires: frozenset[str], rollout: Rollout, case: Case, poison: float | None, targets: Targets) -> Batch:
     """Return all rows as one Batch with fresh leaves, holding just the fields that ``requires`` names."""
-    mask = targets.loss_mask
+    mask, valued = targets.loss_mask, targets.loss_mask if targets.value_mask is None else targets.value_mask
+    used = {"values": mask | valued}
     leaves = {
-        name: (value.clone() if poison is None else torch.where(mask, value, poison)).requires_grad_()
+        name: (value.clone() if poison is None else torch.where(used.get(name, mask), value, poison)).requires_grad_()
         for name, value in case.current.items()
         if name == "logprobs" or name in requires
     }
@@ -130,7 +131,11 @@ def _batch(requires: frozenset[str], rollout: Rollout, case: Case, poison: float
         **leaves,
         **given,
     )
-    return batch if poison is None else _poisoned(batch, mask, poison)
+    if poison is None:
+        return batch
+    critics = {"returns": batch.returns, "old_values": batch.old_values}
+    kept = {name: None if x is None else torch.where(mask | valued, x, poison) for name, x in critics.items()}
+    return replace(_poisoned(batch, mask, poison), **kept)
 
 
 def _gradients(batch: Batch, case: Case) -> dict[str, Tensor]:

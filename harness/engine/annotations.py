@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harness.engine.rollout import Experience
+from harness.engine.experience import Experience
 from harness.engine.run import Run
 from harness.engine.streams import key
 

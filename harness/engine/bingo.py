@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from harness.config.schema import ShapingConfig
+from harness.config.parts import ShapingConfig
 
 __all__ = ["Bingo", "Counts"]
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from harness.engine.optimizer import Optimizer
 from harness.engine.run import Run
+from harness.engine.unfinished import pack, unpack
 
 __all__ = ["policy_weights", "restore_run", "save_run"]
 
@@ -25,7 +26,10 @@ def save_run(run: Run, offsets: dict[str, int]) -> bytes:
         tensors |= {f"critic.{name}": value for name, value in run.critic_optimizer.tensors()}
     remembered, replay = run.replay.state()
     tensors |= {f"replay.{name}": value for name, value in remembered.items()}
+    carried, unfinished = pack(run.unfinished)
+    tensors |= {f"unfinished.{name}": value for name, value in carried.items()}
     state = {
+        "unfinished": unfinished,
         "replay": replay,
         "bingo": run.bingo.state(),
         "iteration": run.iteration,
@@ -46,6 +50,7 @@ def restore_run(run: Run, payload: bytes) -> dict[str, int]:
     run.optimizer.restore(_below("policy.", tensors), *state["policy_steps"])
     if run.critic_optimizer is not None:
         run.critic_optimizer.restore(_below("critic.", tensors), *state["critic_steps"])
+    run.unfinished = unpack(_below("unfinished.", tensors), state["unfinished"])
     run.bingo.restore(state["bingo"])
     run.replay.restore(_below("replay.", tensors), state["replay"])
     run.iteration, run.cursor, run.coef = state["iteration"], state["cursor"], state["coef"]

@@ -7,7 +7,7 @@ to do with the level of an objective's policy ratio pi_theta / pi_old, and is a 
 import torch
 from torch import Tensor
 
-from harness.config.schema import CorrectionConfig
+from harness.config.parts import CorrectionConfig
 from objectives.ops import MAX_LOG_RATIO, log_ratio, row_sum
 
 __all__ = ["correction_weights"]

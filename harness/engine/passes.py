@@ -8,11 +8,11 @@ from torch import Tensor
 
 from harness.compatibility import exact_fields
 from harness.engine.anchors import AnchorStates, anchored, wanted
+from harness.engine.experience import Experience
 from harness.engine.flops import ModelShape, input_lengths
 from harness.engine.ledger import Work
 from harness.engine.logprobs import Scored, score_responses
 from harness.engine.policy import Policy
-from harness.engine.rollout import Experience
 from harness.engine.run import Run
 from harness.engine.streams import key
 from objectives import Origin
@@ -153,12 +153,11 @@ def _assemble(plan: Plan, experience: Experience, width: int, compute: Callable[
 def old_logprobs(run: Run, experience: Experience, plan: Plan) -> tuple[Tensor, Tensor]:
     """Return log pi_old and its entropy, [N, T] each, charged as "old"; keep its states if a divergence needs them.
 
-    Replayed rows keep those of their own behaviour policy and cost nothing.
+    Tokens of earlier iterations keep those of their own behaviour policy; replayed rows cost nothing.
     """
     width = experience.ids.shape[1]
     keep = _Keep(run, "old")
-    fresh = experience.origin != Origin.REPLAY
-    plan = plan.of(fresh)
+    plan = plan.of(experience.origin != Origin.REPLAY)
 
     def compute(rows: Tensor) -> Tensor:
         run.ledger.charge({"old": forward_work(run.policy.shape, *row_lengths(experience, rows))})
@@ -170,7 +169,8 @@ def old_logprobs(run: Run, experience: Experience, plan: Plan) -> tuple[Tensor, 
     keep.finish(experience, plan, run.policy)
     if experience.stored:
         stored = torch.cat([experience.stored["old_logprobs"], experience.stored["old_entropy"]], 1)
-        both = torch.where(fresh[:, None], both, stored.to(both))
+        here = experience.window_mask.repeat(1, 2)
+        both = torch.where(here, both, stored.to(both))
     return both[:, :width], both[:, width:]
 
 

@@ -5,8 +5,8 @@ import math
 import torch
 from torch import Tensor
 
+from harness.engine.experience import Experience
 from harness.engine.passes import Plan, anchor_work, forward_work, row_lengths, score_rows
-from harness.engine.rollout import Experience
 from harness.engine.run import Run
 from harness.engine.terms import divergence_weights, make_batch
 from objectives import Origin, Rollout, Targets

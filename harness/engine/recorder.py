@@ -8,16 +8,16 @@ from typing import Any
 
 from harness.engine.checkpoint import policy_weights
 from harness.engine.evaluate import Evaluation, evaluate
+from harness.engine.experience import Experience
 from harness.engine.identity import identity
 from harness.engine.ledger import Work
 from harness.engine.memory import peak_memory_bytes
 from harness.engine.metrics import StepMetrics
-from harness.engine.rollout import Experience
 from harness.engine.run import Run
 from harness.engine.surrogate import surrogate_shape
 from harness.sweeps.files import dump_json, sha256_hex
 from harness.sweeps.run_folder import RunFolder
-from objectives import Origin
+from objectives import Finish, Origin
 from tasks.base import Split
 
 __all__ = ["Notify", "Recorder", "RunFailed"]
@@ -190,8 +190,9 @@ def _position(run: Run) -> dict[str, int]:
 
 
 def _rollout_metrics(experience: Experience) -> dict[str, Any]:
-    """Return what a rollout's fresh rows show of the policy that made them."""
-    fresh = experience.origin == Origin.FRESH
+    """Return what the responses that ended in this iteration show of the policy that made them."""
+    fresh = experience.ended
+    new = experience.origin != Origin.REPLAY
     lengths = experience.mask.sum(1).float()[fresh]
     rewards, correct, group = experience.rewards[fresh], experience.correct[fresh], experience.group[fresh]
     greedy = None if experience.greedy_rewards is None else experience.greedy_rewards[fresh]
@@ -205,7 +206,8 @@ def _rollout_metrics(experience: Experience) -> dict[str, Any]:
         "response_tokens_right_mean": float(lengths[correct == 1].mean()),
         "response_tokens_wrong_mean": float(lengths[correct == 0].mean()),
         "length_limited_frac": float((experience.finish[fresh] != 0).float().mean()),
-        "informative_frac": sum(bool((group != group[:1]).any()) for group in groups) / len(groups),
+        "window_limited_frac": float((experience.finish[new] == Finish.WINDOW).float().mean()),
+        "informative_frac": sum(bool((group != group[:1]).any()) for group in groups) / max(1, len(groups)),
         "num_rejected_groups": experience.num_rejected,
         "verdicts": dict(sorted(experience.verdicts.items())),
     }

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harness.config.schema import ReplayConfig
-from harness.engine.rollout import Experience
+from harness.config.parts import ReplayConfig
+from harness.engine.experience import Experience, joined
 from harness.engine.streams import key
 from objectives import Origin, Rollout
 
@@ -136,34 +136,32 @@ def add_replays(experience: Experience, replay: Replay, iteration: int, pad_id: 
             rows += [(first, memory) for memory in replay.recall(example, iteration)]
     if not rows:
         return experience
-    firsts = [first for first, _ in rows]
+    firsts, memories = [first for first, _ in rows], [memory for _, memory in rows]
     fresh_group = experience.group[firsts]
     numbers = {int(group): place for place, group in enumerate(fresh_group.unique())}
-    offset = int(experience.group.max()) + 1
-    width = max(experience.ids.shape[1], *(len(memory.tensors["ids"]) for _, memory in rows))
+    width = max(len(memory.tensors["ids"]) for memory in memories)
 
-    def stack(name: str, fresh: Tensor, fill: float) -> Tensor:
-        padded = torch.nn.functional.pad(fresh, (0, width - fresh.shape[1]), value=fill)
-        old = [torch.nn.functional.pad(m.tensors[name], (0, width - len(m.tensors[name])), value=fill) for _, m in rows]
-        return torch.cat([padded, torch.stack(old)])
+    def stack(name: str, fill: float) -> Tensor:
+        found = [memory.tensors[name] for memory in memories]
+        return torch.stack([torch.nn.functional.pad(one, (0, width - len(one)), value=fill) for one in found])
 
-    lengths = torch.tensor([len(memory.tensors["ids"]) for _, memory in rows])
-    mask = torch.nn.functional.pad(experience.mask, (0, width - experience.mask.shape[1]))
-    zeros = torch.zeros_like(experience.logprobs)
-    experience.stored = {name: stack(name, zeros, 0.0) for name in ("old_logprobs", "old_entropy")}
-    experience.ids = stack("ids", experience.ids, pad_id)
-    experience.logprobs = stack("logprobs", experience.logprobs, 0.0)
-    experience.mask = torch.cat([mask, torch.arange(width) < lengths[:, None]])
-    experience.prompts = [*experience.prompts, *(experience.prompts[first] for first in firsts)]
-    experience.examples = [*experience.examples, *(experience.examples[first] for first in firsts)]
-    experience.prompt_of_row = torch.cat([experience.prompt_of_row, fresh_group])
-    new_groups = torch.tensor([offset + numbers[int(group)] for group in fresh_group])
-    experience.group = torch.cat([experience.group, new_groups])
-    replayed = torch.full((len(rows),), int(Origin.REPLAY), dtype=torch.int8)
-    experience.origin = torch.cat([experience.origin, replayed])
-    experience.finish = torch.cat([experience.finish, torch.tensor([m.finish for _, m in rows], dtype=torch.int8)])
-    experience.rewards = torch.cat([experience.rewards, torch.tensor([m.reward for _, m in rows])])
-    experience.correct = torch.cat([experience.correct, torch.tensor([m.correct for _, m in rows])])
-    if experience.greedy_rewards is not None:
-        experience.greedy_rewards = torch.cat([experience.greedy_rewards, experience.greedy_rewards[firsts]])
-    return experience
+    lengths = torch.tensor([len(memory.tensors["ids"]) for memory in memories])
+    greedy = experience.greedy_rewards
+    replayed = Experience(
+        prompts=[experience.prompts[first] for first in firsts],
+        examples=[experience.examples[first] for first in firsts],
+        draws=[experience.draws[first] for first in firsts],
+        group=torch.tensor([numbers[int(group)] for group in fresh_group]),
+        prompt_of_row=fresh_group,
+        origin=torch.full((len(rows),), int(Origin.REPLAY), dtype=torch.int8),
+        begin=torch.zeros(len(rows), dtype=torch.int64),
+        ids=stack("ids", pad_id),
+        mask=torch.arange(width) < lengths[:, None],
+        logprobs=stack("logprobs", 0.0),
+        finish=torch.tensor([memory.finish for memory in memories], dtype=torch.int8),
+        rewards=torch.tensor([memory.reward for memory in memories]),
+        correct=torch.tensor([memory.correct for memory in memories]),
+        greedy_rewards=None if greedy is None else greedy[firsts],
+        stored={name: stack(name, 0.0) for name in ("old_logprobs", "old_entropy")},
+    )
+    return joined(experience, replayed, pad_id)

@@ -2,71 +2,22 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from harness.config.schema import RolloutConfig
-from harness.engine.anchors import AnchorStates
+from harness.engine.experience import Experience
 from harness.engine.ledger import Ledger, Work
 from harness.engine.policy import Policy
 from harness.engine.sampler import Samples, sample
 from harness.engine.streams import prompt_order, uniforms
-from objectives import Objective, Origin
-from objectives.trust_region.measured import Anchor
+from objectives import Finish, Objective, Origin
 from tasks.base import Example, Task
 
-__all__ = ["Experience", "collect"]
-
-
-@dataclass
-class Experience:
-    """Sampled and scored responses, before any pass of the trainer.
-
-    Attributes:
-        prompts: token ids of each row's prompt.
-        examples: id of each row's example.
-        group: [N] int64; a prompt's replayed responses have a group of their own.
-        prompt_of_row: [N] int64, the fresh group of the row's prompt.
-        origin: [N] int8.
-        ids: [N, T] int64.
-        mask: [N, T] bool.
-        logprobs: [N, T] float32, of the tokens as the sampler drew them.
-        finish: [N] int8.
-        rewards: [N] float32, NaN for infrastructure failures.
-        correct: [N] float32, 1 for the verdict "pass", NaN for "infra".
-        greedy_rewards: [N] float32, of the greedy response to each row's prompt; None unless the objective reads it.
-        stored: [N, T] "old_logprobs" and "old_entropy" of replayed rows, 0 in fresh ones; empty without replays.
-        anchors: what exact divergences are taken to, if any is required.
-        verdicts: counts, of rejected groups too.
-        cursor: position in the stream of prompts after this rollout.
-        num_rejected: groups that were sampled and not used.
-    """
-
-    prompts: list[list[int]]
-    examples: list[str]
-    group: Tensor
-    prompt_of_row: Tensor
-    origin: Tensor
-    ids: Tensor
-    mask: Tensor
-    logprobs: Tensor
-    finish: Tensor
-    rewards: Tensor
-    correct: Tensor
-    greedy_rewards: Tensor | None = None
-    stored: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
-    anchors: dict[Anchor, AnchorStates] = field(default_factory=dict[Anchor, AnchorStates])
-    verdicts: Counter[str] = field(default_factory=Counter)
-    cursor: int = 0
-    num_rejected: int = 0
-
-    @property
-    def lengths(self) -> list[int]:
-        """Response tokens of each row."""
-        return self.mask.sum(1).tolist()
+__all__ = ["collect", "judge"]
 
 
 @dataclass
@@ -74,6 +25,7 @@ class _Round:
     """One sampling round: groups and what they earned."""
 
     examples: Sequence[Example]
+    keys: list[str]
     prompts: list[list[int]]
     samples: Samples
     rewards: Tensor  # [P, G]
@@ -114,10 +66,10 @@ def collect(
     missing = config.num_prompts - len(kept)
     chosen = [*kept, *rejected[:missing]]
     spare = len(rejected) - missing
-    experience = _join(chosen, config.group_size, policy.tokenizer.pad_id, verdicts, cursor, spare)
+    experience = _join(chosen, config.group_size, policy.tokenizer.pad_id, verdicts, cursor, spare, iteration)
     if "greedy_rewards" in objective.requires:
-        examples = [round_.examples[index] for round_, index in chosen]
-        greedy = _greedy_rewards(policy, task, examples, config.max_response_tokens, ledger)
+        picked = [round_.examples[index] for round_, index in chosen]
+        greedy = _greedy_rewards(policy, task, picked, config.max_response_tokens, ledger)
         experience.greedy_rewards = greedy.repeat_interleave(config.group_size)
     return experience
 
@@ -160,14 +112,40 @@ def _sample_round(
         visits[example.id] += 1
         keys.append(f"{example.id} again {again}" if again else example.id)
     noise = uniforms(seed, "rollout", iteration, keys, config.group_size, config.max_response_tokens)
-    drawn = sample(policy, prompts, noise, temperature=config.temperature, charge=ledger.charge)
+    window = config.window_tokens or config.max_response_tokens
+    drawn = sample(policy, prompts, noise[..., :window], temperature=config.temperature, charge=ledger.charge)
+    if window < config.max_response_tokens:
+        drawn.finish[drawn.finish == Finish.LENGTH] = int(Finish.WINDOW)
     repeated = [example for example in examples for _ in range(config.group_size)]
-    scores = task.score_many(zip(repeated, _texts(policy, drawn), strict=True))
-    verdicts.update(score.verdict for score in scores)
+    rewards, correct = judge(task, repeated, _texts(policy, drawn), drawn.finish, verdicts)
     shape = (len(examples), config.group_size)
-    rewards = torch.tensor([score.value for score in scores]).reshape(shape)
-    passed = torch.tensor([float(score.verdict == "pass") for score in scores]).reshape(shape)
-    return _Round(examples, prompts, drawn, rewards, torch.where(rewards.isnan(), rewards, passed))
+    return _Round(examples, keys, prompts, drawn, rewards.reshape(shape), correct.reshape(shape))
+
+
+def judge(
+    task: Task, examples: Sequence[Example], texts: Sequence[str], finish: Tensor, verdicts: Counter[str]
+) -> tuple[Tensor, Tensor]:
+    """Score finished responses.
+
+    Args:
+        task: the judge.
+        examples: one a response.
+        texts: the responses.
+        finish: [N] int8.
+        verdicts: counts; gets those of the finished responses.
+
+    Returns:
+        Rewards and correctness, [N] float32 each. A response that the window cut off earns 0 so far and is neither
+        right nor wrong (NaN).
+    """
+    ended: list[int] = (finish != Finish.WINDOW).nonzero()[:, 0].tolist()
+    scores = task.score_many([(examples[row], texts[row]) for row in ended])
+    verdicts.update(score.verdict for score in scores)
+    rewards, correct = torch.zeros(len(texts)), torch.full((len(texts),), torch.nan)
+    for row, score in zip(ended, scores, strict=True):
+        rewards[row] = score.value
+        correct[row] = torch.nan if score.verdict == "infra" else float(score.verdict == "pass")
+    return rewards, correct
 
 
 def _texts(policy: Policy, drawn: Samples) -> list[str]:
@@ -177,7 +155,13 @@ def _texts(policy: Policy, drawn: Samples) -> list[str]:
 
 
 def _join(
-    chosen: Sequence[tuple[_Round, int]], group_size: int, pad_id: int, verdicts: Counter[str], cursor: int, spare: int
+    chosen: Sequence[tuple[_Round, int]],
+    group_size: int,
+    pad_id: int,
+    verdicts: Counter[str],
+    cursor: int,
+    spare: int,
+    iteration: int,
 ) -> Experience:
     """Lay the chosen groups of all rounds under each other, padded to one width."""
     width = max(round_.samples.ids.shape[1] for round_, _ in chosen)
@@ -187,7 +171,10 @@ def _join(
         return block if block.ndim == 1 else torch.nn.functional.pad(block, (0, width - block.shape[1]), value=fill)
 
     group = torch.arange(len(chosen)).repeat_interleave(group_size)
+    draws = [(iteration, round_.keys[index], i) for round_, index in chosen for i in range(group_size)]
     return Experience(
+        draws=draws,
+        begin=torch.zeros_like(group),
         prompts=[round_.prompts[index] for round_, index in chosen for _ in range(group_size)],
         examples=[round_.examples[index].id for round_, index in chosen for _ in range(group_size)],
         group=group,

@@ -14,6 +14,7 @@ from harness.engine.ledger import Ledger
 from harness.engine.optimizer import Optimizer
 from harness.engine.policy import Policy, load_policy
 from harness.engine.replay import Replay
+from harness.engine.unfinished import Unfinished
 from objectives import Objective
 from objectives.trust_region import TrustRegion, Verdict
 from tasks.base import Task
@@ -37,6 +38,7 @@ class Run:
         reference: frozen start; None unless the objective or the region reads ``ref_logprobs``.
         teacher: frozen policy of the table "teacher"; None unless the objective reads ``teacher_logprobs``.
         replay: responses of earlier iterations.
+        unfinished: responses that the window cut off, to go on in the next iteration.
         bingo: what Bingo's reward remembers; idle unless ``shaping.name`` says so.
         ledger: of the run's budget.
         coef: the trust region's coefficient.
@@ -60,6 +62,7 @@ class Run:
     coef: float
     iteration: int = 0
     cursor: int = 0
+    unfinished: list[Unfinished] = field(default_factory=list[Unfinished])
     requires: frozenset[str] = field(default_factory=frozenset[str])
 
     @property
@@ -150,6 +153,7 @@ _PROVIDED = frozenset(
         "task_steps",
         "teacher_logprobs",
         "uniforms",
+        "window_mask",
         "values",
     }
 )

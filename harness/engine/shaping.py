@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from harness.engine.bingo import Counts
+from harness.engine.experience import Experience
 from harness.engine.flops import input_lengths
 from harness.engine.ledger import Work
 from harness.engine.logprobs import score_responses
-from harness.engine.rollout import Experience
 from harness.engine.run import Run
 from harness.engine.sampler import sample
 from harness.engine.streams import uniforms

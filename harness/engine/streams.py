@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-__all__ = ["key", "prompt_order", "uniforms"]
+__all__ = ["key", "prompt_order", "uniform_row", "uniforms"]
 
 
 def key(*parts: int | str) -> int:
@@ -40,9 +40,14 @@ def uniforms(seed: int, stream: str, step: int, prompts: Sequence[str], samples:
     drawn = np.empty((len(prompts), samples, length))
     for row, prompt in enumerate(prompts):
         for sample in range(samples):
-            bits = np.random.Philox(key=key(seed, stream, step, prompt, sample))
-            drawn[row, sample] = np.random.Generator(bits).random(length)
+            drawn[row, sample] = uniform_row(seed, stream, step, prompt, sample, length)
     return drawn
+
+
+def uniform_row(seed: int, stream: str, step: int, prompt: str, sample: int, length: int) -> np.ndarray:
+    """Return the [length] uniforms of one sample: a row of ``uniforms``."""
+    bits = np.random.Philox(key=key(seed, stream, step, prompt, sample))
+    return np.random.Generator(bits).random(length)
 
 
 def prompt_order(seed: int, num_examples: int, start: int, count: int) -> list[int]:

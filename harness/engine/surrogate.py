@@ -70,6 +70,7 @@ def _weight(run: Run, ratio: float, advantage: float) -> float:
         correct=torch.zeros(1, dtype=torch.float64),
         uniforms=zeros,
         step_ends=~mask,
+        window_mask=mask,
         task_steps=torch.zeros(shape, dtype=torch.int64),
     )
     targets = run.objective.targets(rollout)

@@ -11,6 +11,7 @@ from harness.config.schema import RunConfig
 from harness.engine import passes
 from harness.engine.annotations import annotations
 from harness.engine.checkpoint import restore_run, save_run
+from harness.engine.experience import Experience, joined
 from harness.engine.identity import identity
 from harness.engine.ledger import BudgetExhausted
 from harness.engine.memory import reset_peak_memory
@@ -19,10 +20,11 @@ from harness.engine.optimizer import NonFinite
 from harness.engine.probe import probe
 from harness.engine.recorder import Notify, Recorder, RunFailed
 from harness.engine.replay import add_replays
-from harness.engine.rollout import Experience, collect
+from harness.engine.rollout import collect
 from harness.engine.run import Run, build_run
 from harness.engine.shaping import shape_rewards
 from harness.engine.update import update_policy
+from harness.engine.windows import carry_over, continued
 from harness.sweeps.run_folder import RunFolder
 from objectives import Rollout, Targets
 
@@ -80,6 +82,7 @@ def _iterate(run: Run, recorder: Recorder) -> None:
         seed=config.seed, iteration=run.iteration,
     )  # fmt: skip
     rollout = _score(run, experience, plan)
+    carry_over(run, experience, rollout)
     if config.replay.strategy != "none":
         run.replay.push(experience, rollout)
     targets = run.objective.targets(rollout)
@@ -98,13 +101,22 @@ def _iterate(run: Run, recorder: Recorder) -> None:
 
 
 def _collect(run: Run) -> Experience:
-    """Return fresh responses, and what is replayed beside them."""
-    config = run.config
+    """Return fresh responses, and what is continued or replayed beside them."""
+    config, pad_id = run.config, run.policy.tokenizer.pad_id
+    carried = continued(run)
+    places = config.rollout.num_prompts * config.rollout.group_size - len(run.unfinished)
+    num_prompts = places // config.rollout.group_size
+    if num_prompts == 0:
+        assert carried is not None
+        return carried
     fresh = collect(
-        run.policy, run.task, run.objective, config.rollout, run.ledger,
+        run.policy, run.task, run.objective, config.rollout.model_copy(update={"num_prompts": num_prompts}), run.ledger,
         seed=config.seed, iteration=run.iteration, cursor=run.cursor,
     )  # fmt: skip
-    return add_replays(fresh, run.replay, run.iteration, run.policy.tokenizer.pad_id)
+    if carried is not None:
+        carried.prompt_of_row = carried.prompt_of_row + int(fresh.group.max()) + 1
+        fresh = joined(fresh, carried, pad_id)
+    return add_replays(fresh, run.replay, run.iteration, pad_id)
 
 
 def _score(run: Run, experience: Experience, plan: passes.Plan) -> Rollout:
@@ -126,6 +138,7 @@ def _score(run: Run, experience: Experience, plan: passes.Plan) -> Rollout:
         old_values=passes.old_values(run, experience, plan),
         greedy_rewards=experience.greedy_rewards,
         correct=experience.correct,
+        window_mask=experience.window_mask,
         **annotations(run, experience),
         max_response_tokens=run.config.rollout.max_response_tokens,
     )

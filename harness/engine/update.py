@@ -13,12 +13,12 @@ from harness.engine.anchors import PROJECTION
 from harness.engine.annotations import keyed_uniforms
 from harness.engine.backtrack import Undo, hold
 from harness.engine.correction import correction_weights
+from harness.engine.experience import Experience
 from harness.engine.flops import TRAIN_FACTOR
 from harness.engine.ledger import BudgetExhausted, Work
 from harness.engine.metrics import StepMetrics
 from harness.engine.passes import Plan, anchor_work, forward_work, row_lengths, score_rows, value_work
 from harness.engine.probe import measure
-from harness.engine.rollout import Experience
 from harness.engine.run import Run
 from harness.engine.streams import key
 from harness.engine.terms import StepWeights, Sums, backward, divergence_weights, make_batch

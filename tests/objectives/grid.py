@@ -95,6 +95,7 @@ def grid(pattern: tuple[float, float, float] = (1.0, 1.0, 1.0)) -> Grid:
         old_values=noise(count, _WIDTH + 1),
         greedy_rewards=noise(count),
         correct=(noise(count) > 0).double(),
+        window_mask=mask,
         max_response_tokens=_WIDTH + 2,
     )
     logprobs = rollout.old_logprobs + ratios.log()

@@ -70,8 +70,8 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"beta_start": 1.0, "distil": "unsolved"},
     ],
 }
-ELSEWHERE = ("grpo", "gspo", "gspo_subsequence", "ppo", "reg_grpo")
-"""The first four in ``test_reference``, the last below."""
+ELSEWHERE = ("grpo", "gspo", "gspo_subsequence", "ppo", "reg_grpo", "tppo")
+"""The first four in ``test_reference``, Reg-GRPO below, T-PPO in ``test_tppo``."""
 DIGITS = [(name, settings) for name, many in SETTINGS.items() for settings in many[:2]]
 EMPTY = 5
 """The row of ``random_case`` without tokens."""

@@ -165,6 +165,7 @@ FORMS: dict[str, Form] = {
     "rloo": reinforce,
     "sapo": sapo,
     "topr": topr,
+    "tppo": token(),
     "vespo": vespo,
 }
 VARIANTS: list[tuple[str, dict[str, Any], Form]] = [
@@ -179,7 +180,7 @@ VARIANTS: list[tuple[str, dict[str, Any], Form]] = [
 # What has a token's own advantage in its formula.
 BY_TOKEN = sorted(
     {"aspo", "cispo", "cpgd", "dapo", "dppo_kl", "dppo_tv", "dr_grpo", "grpo", "gspo_token", "kdrl", "lite_ppo", "ppo"}
-    | {"kl_cov", "reinforce", "reinforce_pp", "reinforce_pp_baseline", "remax", "repo", "rloo", "sapo"}
+    | {"kl_cov", "reinforce", "reinforce_pp", "reinforce_pp_baseline", "remax", "repo", "rloo", "sapo", "tppo"}
 )
 GRID = grid()
 

@@ -8,7 +8,7 @@ from test_update import gradient
 from tiny_engine import double, free_run, make_config, roll, update
 
 from harness.config.errors import UserError
-from harness.config.schema import CorrectionConfig
+from harness.config.parts import CorrectionConfig
 from harness.engine.correction import correction_weights
 from harness.engine.metrics import StepMetrics
 

@@ -7,7 +7,7 @@ import torch
 from tiny_engine import cell, digests, free_run, make_config, roll, update
 
 from harness.config.errors import UserError
-from harness.config.schema import ReplayConfig
+from harness.config.parts import ReplayConfig
 from harness.engine.checkpoint import restore_run, save_run
 from harness.engine.replay import Memory, Replay
 from harness.engine.run import build_run

@@ -6,7 +6,7 @@ import pytest
 import torch
 from tiny_engine import cell, digests, free_run, make_config, roll, update
 
-from harness.config.schema import ShapingConfig
+from harness.config.parts import ShapingConfig
 from harness.engine.bingo import Bingo, Counts
 from harness.engine.checkpoint import restore_run, save_run
 from harness.engine.run import build_run
