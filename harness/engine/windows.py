@@ -6,6 +6,7 @@ that end make room for fresh prompts ("successive batching", Truncated PPO, arXi
 """
 
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor
 from harness.engine.experience import Experience
 from harness.engine.rollout import judge
 from harness.engine.run import Run
-from harness.engine.sampler import sample
+from harness.engine.sampler import Samples, sample
 from harness.engine.streams import uniform_row
 from harness.engine.unfinished import Unfinished
 from objectives import Finish, Origin, Rollout
@@ -40,44 +41,23 @@ def carry_over(run: Run, experience: Experience, rollout: Rollout) -> None:
 
 def continued(run: Run) -> Experience | None:
     """Sample the next window of every unfinished response; None if there is none."""
-    carried, config, task = run.unfinished, run.config.rollout, run.task
+    carried, limit = run.unfinished, run.config.rollout.max_response_tokens
     if not carried:
         return None
-    examples = {example.id: example for example in task.examples("train")}
-    encode, decode = run.policy.tokenizer.encode, run.policy.tokenizer.decode
-    prompts = [encode(task.prompt(examples[one.example])) for one in carried]
-    prefixes = [one.tensors["ids"].tolist() for one in carried]
-    window, limit = config.window_tokens, config.max_response_tokens
-    noise = [
-        uniform_row(run.config.seed, "rollout", *one.draw, limit)[len(prefix) : len(prefix) + window]
-        for one, prefix in zip(carried, prefixes, strict=True)
-    ]
-    drawn = sample(
-        run.policy,
-        [[*prompt, *prefix] for prompt, prefix in zip(prompts, prefixes, strict=True)],
-        np.stack(noise)[:, None],
-        temperature=config.temperature,
-        charge=run.ledger.charge,
-    )
-    begin = torch.tensor([len(prefix) for prefix in prefixes])
-    width = int((begin + drawn.mask.sum(1)).max())
-
-    def laid_out(name: str, new: Tensor | None, fill: float) -> Tensor:
-        rows = torch.full((len(carried), width), fill, dtype=carried[0].tensors[name].dtype)
-        for row, one in enumerate(carried):
-            old = one.tensors[name]
-            rows[row, : len(old)] = old
-            if new is not None:
-                rows[row, len(old) : len(old) + int(drawn.mask[row].sum())] = new[row][drawn.mask[row]]
-        return rows
-
+    known = {example.id: example for example in run.task.examples("train")}
+    examples = [known[one.example] for one in carried]
+    prompts = [run.policy.tokenizer.encode(run.task.prompt(example)) for example in examples]
+    drawn = _next_window(run, prompts)
+    begin = torch.tensor([len(one.tensors["ids"]) for one in carried])
     lengths = begin + drawn.mask.sum(1)
     cut = (drawn.finish == Finish.LENGTH) & (lengths < limit)
     finish = torch.where(cut, int(Finish.WINDOW), drawn.finish).to(torch.int8)
-    ids = laid_out("ids", drawn.ids, run.policy.tokenizer.pad_id)
-    texts = [decode(row[:length]) for row, length in zip(ids.tolist(), lengths.tolist(), strict=True)]
+    width, pad_id = int(lengths.max()), run.policy.tokenizer.pad_id
+    ids = _laid_out(carried, "ids", width, pad_id, drawn.ids, drawn.mask)
+    rows = zip(ids.tolist(), lengths.tolist(), strict=True)
     verdicts: Counter[str] = Counter()
-    rewards, correct = judge(task, [examples[one.example] for one in carried], texts, finish, verdicts)
+    texts = [run.policy.tokenizer.decode(row[:length]) for row, length in rows]
+    rewards, correct = judge(run.task, examples, texts, finish, verdicts)
     numbers = {example: place for place, example in enumerate(dict.fromkeys(one.example for one in carried))}
     group = torch.tensor([numbers[one.example] for one in carried])
     return Experience(
@@ -90,11 +70,46 @@ def continued(run: Run) -> Experience | None:
         begin=begin,
         ids=ids,
         mask=torch.arange(width) < lengths[:, None],
-        logprobs=laid_out("logprobs", drawn.logprobs, 0.0),
+        logprobs=_laid_out(carried, "logprobs", width, 0, drawn.logprobs, drawn.mask),
         finish=finish,
         rewards=rewards,
         correct=correct,
-        stored={name: laid_out(name, None, 0.0) for name in ("old_logprobs", "old_entropy")},
+        stored={name: _laid_out(carried, name, width, 0) for name in ("old_logprobs", "old_entropy")},
         verdicts=verdicts,
         cursor=run.cursor,
     )
+
+
+def _next_window(run: Run, prompts: Sequence[list[int]]) -> Samples:
+    """Sample the next window of the unfinished responses to ``prompts``, with the noise that they began with."""
+    window, limit = run.config.rollout.window_tokens, run.config.rollout.max_response_tokens
+    prefixes = [one.tensors["ids"].tolist() for one in run.unfinished]
+    noise = [
+        uniform_row(run.config.seed, "rollout", *one.draw, limit)[len(prefix) : len(prefix) + window]
+        for one, prefix in zip(run.unfinished, prefixes, strict=True)
+    ]
+    return sample(
+        run.policy,
+        [[*prompt, *prefix] for prompt, prefix in zip(prompts, prefixes, strict=True)],
+        np.stack(noise)[:, None],
+        temperature=run.config.rollout.temperature,
+        charge=run.ledger.charge,
+    )
+
+
+def _laid_out(
+    carried: Sequence[Unfinished],
+    name: str,
+    width: int,
+    fill: float,
+    new: Tensor | None = None,
+    mask: Tensor | None = None,
+) -> Tensor:
+    """Return what is known of the tokens so far [N, width], and after it the masked tokens of ``new``."""
+    rows = torch.full((len(carried), width), fill, dtype=carried[0].tensors[name].dtype)
+    for row, one in enumerate(carried):
+        known = one.tensors[name]
+        parts = [known] if new is None or mask is None else [known, new[row][mask[row]].to(known.dtype)]
+        whole = torch.cat(parts)
+        rows[row, : len(whole)] = whole
+    return rows

@@ -1,7 +1,6 @@
 """Speed and memory of the engine's parts. Run with ``pytest tests/benchmarks --benchmark-only``."""
 
 import multiprocessing
-import statistics
 import time
 
 import pytest
@@ -101,7 +100,10 @@ def test_updates(benchmark, tiny, objective):
 
 @pytest.mark.benchmark(group="updates relative to REINFORCE")
 def test_updates_relative_to_reinforce(benchmark, tiny):
-    """Every objective's updates in turn, round after round, on the same machine; medians over REINFORCE's."""
+    """Every objective's updates in turn, round after round; the fastest round of each over REINFORCE's.
+
+    Noise of a shared machine only ever adds time, so the fastest round is nearest to what the work takes.
+    """
     calls = {name: prepared(name)[0] for name in objectives.names()}
     seconds = {name: [] for name in calls}
 
@@ -112,8 +114,8 @@ def test_updates_relative_to_reinforce(benchmark, tiny):
             seconds[name].append(time.perf_counter() - begun)
 
     benchmark.pedantic(all_once, rounds=9, warmup_rounds=1)
-    medians = {name: statistics.median(times[1:]) for name, times in seconds.items()}
-    relative = {name: round(value / medians["reinforce"], 3) for name, value in medians.items()}
+    fastest = {name: min(times) for name, times in seconds.items()}
+    relative = {name: round(value / fastest["reinforce"], 3) for name, value in fastest.items()}
     benchmark.extra_info["relative_to_reinforce"] = dict(sorted(relative.items(), key=lambda item: item[1]))
 
 

@@ -7,8 +7,10 @@ import torch
 from tiny_engine import make_policy
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from harness.engine.anchors import Anchored
 from harness.engine.logprobs import score_responses
 from harness.engine.policy import pad_right
+from objectives import trust_region
 
 PROMPTS = [[5, 6, 7], [8, 9], [10, 11, 12, 13]]
 RESPONSES = [[20, 21, 22], [23, 24, 25, 26, 1], [27]]
@@ -144,6 +146,21 @@ def test_logits_of_a_whole_minibatch_never_exist(chunk, bounded):
     whole = 6 * 20 * 3000
     assert (largest.elements < whole / 6) == bounded
     assert largest.elements >= 8 * 3000
+
+
+@pytest.mark.parametrize("project", [False, True])
+def test_exact_divergences_and_projections_hold_no_vocabulary_of_a_minibatch_either(project):
+    policy, other = (make_policy(seed, vocab_size=3000, hidden_size=16, num_hidden_layers=1) for seed in (0, 1))
+    responses = [[5] * 20] * 6
+    with torch.no_grad():
+        states = score(other, [[3, 4]] * 6, responses, chunk=8, keep_states=True)[0].states
+    region = trust_region.make("projection", delta=1e-4)
+    anchor = Anchored(states, other.head, reverse=True, project=region.project if project else None, replaces=project)
+    with Largest() as largest:
+        scored, mask = score(policy, [[3, 4]] * 6, responses, chunk=8, exact={"gap": anchor})
+        (scored.logprobs + scored.exact["gap"]).sum().backward()
+    assert (scored.exact["gap"][mask] > 0).all()
+    assert 8 * 3000 <= largest.elements < 6 * 20 * 3000 / 6
 
 
 def test_rows_without_tokens_score_nothing(policy):

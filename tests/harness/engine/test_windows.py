@@ -1,5 +1,7 @@
 """Responses that grow by a window an iteration: what they become, what is charged, what a checkpoint holds."""
 
+import json
+
 import pytest
 import torch
 from tiny_engine import cell, digests, free_run, make_config, roll, update
@@ -104,6 +106,10 @@ def test_sampled_tokens_are_charged_once(tiny):
 @pytest.mark.parametrize("objective", ["tppo", "ppo"])
 def test_it_trains(tiny, objective, tmp_path):
     cell(windowed(2, objective=objective, budget={"axis": "updates", "amount": 8}, eval={"points": 1}), tmp_path)
+    assert json.loads((tmp_path / "status.json").read_text())["status"] == "completed"
+    rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert rows[0]["window_limited_frac"] > 0
+    assert any(row["reward_mean"] is not None for row in rows)
 
 
 def test_a_checkpoint_holds_the_unfinished_responses(tiny):
