@@ -13,45 +13,34 @@ Defaults: clip 0.2 on either side; the cap is not published, 3 is ours; std_eps 
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from objectives.advantages import group_advantages, row_targets
 from objectives.aggregation import token_mean
-from objectives.base import Batch, Rollout, Step, Targets, TokenLoss
+from objectives.base import Batch, Step, TokenLoss
 from objectives.checks import require_at_least
-from objectives.families import TokenClip
+from objectives.families import GroupTokenClip
 from objectives.ops import log_ratio, masked
 from objectives.surrogates import clipped_surrogate
 
 
 @dataclass(frozen=True)
-class ASPO(TokenClip):
+class ASPO(GroupTokenClip):
     """Asymmetric importance sampling policy optimisation.
 
     Attributes:
         cap: largest reciprocal ratio, at least 1.
-        std_eps: added to the group's standard deviation, reward units.
     """
 
-    min_group_size: ClassVar[int] = 2
-
     cap: float = 3.0
-    std_eps: float = 1e-6
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_at_least(1, cap=self.cap)
-        require_at_least(0, std_eps=self.std_eps)
 
     def aggregation(self, step: Step) -> Tensor:
         return token_mean(step)
-
-    def targets(self, rollout: Rollout) -> Targets:
-        advantages = group_advantages(rollout.rewards, rollout.group, scale="group", std_eps=self.std_eps)
-        return row_targets(rollout, advantages)
 
     def token_loss(self, batch: Batch) -> TokenLoss:
         mask = batch.loss_mask

@@ -11,46 +11,37 @@ the paper does not publish its own; std_eps 1e-6 is ours.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from objectives.advantages import group_advantages, row_targets
 from objectives.aggregation import token_mean
-from objectives.base import Batch, Objective, Rollout, Step, Targets, TokenLoss
+from objectives.base import Batch, Step, TokenLoss
 from objectives.checks import require_at_least, require_between
+from objectives.families import GroupRatio
 from objectives.ops import log_ratio
 from objectives.surrogates import score_function
 
 
 @dataclass(frozen=True)
-class CISPO(Objective):
+class CISPO(GroupRatio):
     """Clipped importance-sampling policy optimisation.
 
     Attributes:
         clip_low: the weight is at least 1 - clip_low; in [0, 1], 1 leaves it free.
         clip_high: the weight is at most 1 + clip_high; at least 0.
-        std_eps: added to the group's standard deviation, reward units.
     """
-
-    updates_per_rollout: ClassVar[Literal["one", "several", "any"]] = "several"
-    min_group_size: ClassVar[int] = 2
 
     clip_low: float = 1.0
     clip_high: float = 4.0
-    std_eps: float = 1e-6
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require_between(0, 1, clip_low=self.clip_low)
-        require_at_least(0, clip_high=self.clip_high, std_eps=self.std_eps)
+        require_at_least(0, clip_high=self.clip_high)
 
     def aggregation(self, step: Step) -> Tensor:
         return token_mean(step)
-
-    def targets(self, rollout: Rollout) -> Targets:
-        advantages = group_advantages(rollout.rewards, rollout.group, scale="group", std_eps=self.std_eps)
-        return row_targets(rollout, advantages)
 
     def token_loss(self, batch: Batch) -> TokenLoss:
         ratio = torch.exp(log_ratio(batch.logprobs, batch.old_logprobs, batch.loss_mask))

@@ -19,47 +19,38 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from objectives.advantages import group_advantages, row_targets
 from objectives.aggregation import token_mean
-from objectives.base import Batch, Rollout, Step, Targets, TokenLoss
+from objectives.base import Batch, Step, TokenLoss
 from objectives.checks import require_at_least, require_between
 from objectives.covariance import token_covariance
-from objectives.families import TokenClip
+from objectives.families import GroupTokenClip
 from objectives.ops import clip_ratio_pessimistic, log_ratio
 from objectives.surrogates import clipped_surrogate
 
 
 @dataclass(frozen=True)
-class ClipCov(TokenClip):
+class ClipCov(GroupTokenClip):
     """PPO's clip and a covariance-based one.
 
     Attributes:
         fraction: share of the step's tokens to silence, in [0, 1].
         cov_low: candidates have a covariance above this.
         cov_high: and below this; at least cov_low.
-        std_eps: added to the group's standard deviation, reward units.
     """
 
     requires: ClassVar[frozenset[str]] = frozenset({"step_logprobs", "step_uniforms"})
-    min_group_size: ClassVar[int] = 2
 
     fraction: float = 2e-4
     cov_low: float = 1.0
     cov_high: float = 5.0
-    std_eps: float = 1e-6
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_between(0, 1, fraction=self.fraction)
         require_at_least(self.cov_low, cov_high=self.cov_high)
-        require_at_least(0, std_eps=self.std_eps)
 
     def aggregation(self, step: Step) -> Tensor:
         return token_mean(step)
-
-    def targets(self, rollout: Rollout) -> Targets:
-        advantages = group_advantages(rollout.rewards, rollout.group, scale="group", std_eps=self.std_eps)
-        return row_targets(rollout, advantages)
 
     def prepare(self, step: Step) -> Mapping[str, Tensor]:
         """Return "silent" [M, T] bool: the tokens drawn."""

@@ -13,15 +13,14 @@ Defaults: 0.05 on either side, as in the example that the authors contributed to
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from objectives.advantages import group_advantages, row_targets
 from objectives.aggregation import token_mean
-from objectives.base import Batch, Objective, Rollout, Step, Targets, TokenLoss
+from objectives.base import Batch, Step, TokenLoss
 from objectives.checks import require_at_least
+from objectives.families import GroupRatio
 from objectives.ops import masked
 from objectives.surrogates import kept_surrogate
 
@@ -29,31 +28,23 @@ _LARGEST = 1 - 1e-7
 
 
 @dataclass(frozen=True)
-class DPPOKL(Objective):
+class DPPOKL(GroupRatio):
     """Divergence proximal policy optimisation, binary KL.
 
     Attributes:
         kl_low: bound where the advantage is negative and the probability has fallen; nats, at least 0.
         kl_high: bound where the advantage is positive and the probability has risen; nats, at least 0.
-        std_eps: added to the group's standard deviation, reward units.
     """
-
-    updates_per_rollout: ClassVar[Literal["one", "several", "any"]] = "several"
-    min_group_size: ClassVar[int] = 2
 
     kl_low: float = 0.05
     kl_high: float = 0.05
-    std_eps: float = 1e-6
 
     def __post_init__(self) -> None:
-        require_at_least(0, kl_low=self.kl_low, kl_high=self.kl_high, std_eps=self.std_eps)
+        super().__post_init__()
+        require_at_least(0, kl_low=self.kl_low, kl_high=self.kl_high)
 
     def aggregation(self, step: Step) -> Tensor:
         return token_mean(step)
-
-    def targets(self, rollout: Rollout) -> Targets:
-        advantages = group_advantages(rollout.rewards, rollout.group, scale="group", std_eps=self.std_eps)
-        return row_targets(rollout, advantages)
 
     def token_loss(self, batch: Batch) -> TokenLoss:
         mask = batch.loss_mask

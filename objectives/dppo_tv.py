@@ -11,45 +11,36 @@ Defaults: 0.15 on either side, as in the example that the authors contributed to
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from objectives.advantages import group_advantages, row_targets
 from objectives.aggregation import token_mean
-from objectives.base import Batch, Objective, Rollout, Step, Targets, TokenLoss
+from objectives.base import Batch, Step, TokenLoss
 from objectives.checks import require_at_least
+from objectives.families import GroupRatio
 from objectives.ops import masked
 from objectives.surrogates import kept_surrogate
 
 
 @dataclass(frozen=True)
-class DPPOTV(Objective):
+class DPPOTV(GroupRatio):
     """Divergence proximal policy optimisation, binary total variation.
 
     Attributes:
         tv_low: a token's probability may fall by this much where its advantage is negative; at least 0.
         tv_high: a token's probability may rise by this much where its advantage is positive; at least 0.
-        std_eps: added to the group's standard deviation, reward units.
     """
-
-    updates_per_rollout: ClassVar[Literal["one", "several", "any"]] = "several"
-    min_group_size: ClassVar[int] = 2
 
     tv_low: float = 0.15
     tv_high: float = 0.15
-    std_eps: float = 1e-6
 
     def __post_init__(self) -> None:
-        require_at_least(0, tv_low=self.tv_low, tv_high=self.tv_high, std_eps=self.std_eps)
+        super().__post_init__()
+        require_at_least(0, tv_low=self.tv_low, tv_high=self.tv_high)
 
     def aggregation(self, step: Step) -> Tensor:
         return token_mean(step)
-
-    def targets(self, rollout: Rollout) -> Targets:
-        advantages = group_advantages(rollout.rewards, rollout.group, scale="group", std_eps=self.std_eps)
-        return row_targets(rollout, advantages)
 
     def token_loss(self, batch: Batch) -> TokenLoss:
         mask = batch.loss_mask

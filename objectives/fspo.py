@@ -13,44 +13,35 @@ Defaults: 0.03 a root token on either side is a reimplementation's; std_eps 1e-6
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from objectives.advantages import group_advantages, row_targets
 from objectives.aggregation import constant
-from objectives.base import Batch, Objective, Rollout, Step, Targets, TokenLoss
+from objectives.base import Batch, Step, TokenLoss
 from objectives.checks import require_at_least
+from objectives.families import GroupRatio
 from objectives.ops import MAX_LOG_RATIO, log_ratio, row_mean, row_sum, saturated
 
 
 @dataclass(frozen=True)
-class FSPO(Objective):
+class FSPO(GroupRatio):
     """Fair sequence policy optimisation.
 
     Attributes:
         band_low: S is at least -band_low sqrt(n) where the advantage is negative; nats a root token, at least 0.
         band_high: S is at most band_high sqrt(n) where the advantage is positive; nats a root token, at least 0.
-        std_eps: added to the group's standard deviation, reward units.
     """
-
-    updates_per_rollout: ClassVar[Literal["one", "several", "any"]] = "several"
-    min_group_size: ClassVar[int] = 2
 
     band_low: float = 0.03
     band_high: float = 0.03
-    std_eps: float = 1e-6
 
     def __post_init__(self) -> None:
-        require_at_least(0, band_low=self.band_low, band_high=self.band_high, std_eps=self.std_eps)
+        super().__post_init__()
+        require_at_least(0, band_low=self.band_low, band_high=self.band_high)
 
     def aggregation(self, step: Step) -> Tensor:
         return constant(step)
-
-    def targets(self, rollout: Rollout) -> Targets:
-        advantages = group_advantages(rollout.rewards, rollout.group, scale="group", std_eps=self.std_eps)
-        return row_targets(rollout, advantages)
 
     def token_loss(self, batch: Batch) -> TokenLoss:
         mask = batch.loss_mask

@@ -12,44 +12,35 @@ Defaults: 0.4 on either side of the log-ratio (the paper's range e^-0.4 to e^0.4
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from objectives.advantages import group_advantages, row_targets
 from objectives.aggregation import sequence_mean
-from objectives.base import Batch, Objective, Rollout, Step, Targets, TokenLoss
+from objectives.base import Batch, Step, TokenLoss
 from objectives.checks import require_at_least
+from objectives.families import GroupRatio
 from objectives.ops import log_ratio, row_mean, saturated
 
 
 @dataclass(frozen=True)
-class GMPO(Objective):
+class GMPO(GroupRatio):
     """Geometric-mean policy optimisation.
 
     Attributes:
         log_clip_low: a token's log-ratio is at least -log_clip_low where the advantage is negative; nats, at least 0.
         log_clip_high: a token's log-ratio is at most log_clip_high where the advantage is positive; nats, at least 0.
-        std_eps: added to the group's standard deviation, reward units.
     """
-
-    updates_per_rollout: ClassVar[Literal["one", "several", "any"]] = "several"
-    min_group_size: ClassVar[int] = 2
 
     log_clip_low: float = 0.4
     log_clip_high: float = 0.4
-    std_eps: float = 1e-6
 
     def __post_init__(self) -> None:
-        require_at_least(0, log_clip_low=self.log_clip_low, log_clip_high=self.log_clip_high, std_eps=self.std_eps)
+        super().__post_init__()
+        require_at_least(0, log_clip_low=self.log_clip_low, log_clip_high=self.log_clip_high)
 
     def aggregation(self, step: Step) -> Tensor:
         return sequence_mean(step)
-
-    def targets(self, rollout: Rollout) -> Targets:
-        advantages = group_advantages(rollout.rewards, rollout.group, scale="group", std_eps=self.std_eps)
-        return row_targets(rollout, advantages)
 
     def token_loss(self, batch: Batch) -> TokenLoss:
         mask = batch.loss_mask

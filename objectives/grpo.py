@@ -13,36 +13,17 @@ Defaults: clip 0.2 as in PPO (the paper gives none); std is the sample deviation
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from torch import Tensor
 
-from objectives.advantages import group_advantages, row_targets
 from objectives.aggregation import sequence_mean
-from objectives.base import Rollout, Step, Targets
-from objectives.checks import require_at_least
-from objectives.families import TokenClip
+from objectives.base import Step
+from objectives.families import GroupTokenClip
 
 
 @dataclass(frozen=True)
-class GRPO(TokenClip):
-    """Group relative policy optimisation.
-
-    Attributes:
-        std_eps: added to the group's standard deviation, reward units.
-    """
-
-    min_group_size: ClassVar[int] = 2
-
-    std_eps: float = 1e-6
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_at_least(0, std_eps=self.std_eps)
+class GRPO(GroupTokenClip):
+    """Group relative policy optimisation."""
 
     def aggregation(self, step: Step) -> Tensor:
         return sequence_mean(step)
-
-    def targets(self, rollout: Rollout) -> Targets:
-        advantages = group_advantages(rollout.rewards, rollout.group, scale="group", std_eps=self.std_eps)
-        return row_targets(rollout, advantages)

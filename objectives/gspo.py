@@ -15,9 +15,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from objectives.advantages import row_targets
 from objectives.aggregation import sequence_mean
-from objectives.base import Rollout, Step, Targets
+from objectives.base import Step
 from objectives.families import SequenceClip
 
 
@@ -27,6 +26,3 @@ class GSPO(SequenceClip):
 
     def aggregation(self, step: Step) -> Tensor:
         return sequence_mean(step)
-
-    def targets(self, rollout: Rollout) -> Targets:
-        return row_targets(rollout, self.advantages(rollout))

@@ -17,9 +17,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from objectives.advantages import row_targets
 from objectives.aggregation import sequence_mean
-from objectives.base import Batch, Rollout, Step, Targets, TokenLoss
+from objectives.base import Batch, Step, TokenLoss
 from objectives.families import SequenceClip
 from objectives.ops import clip_ratio_pessimistic, log_ratio, masked, row_mean
 
@@ -30,9 +29,6 @@ class GSPOToken(SequenceClip):
 
     def aggregation(self, step: Step) -> Tensor:
         return sequence_mean(step)
-
-    def targets(self, rollout: Rollout) -> Targets:
-        return row_targets(rollout, self.advantages(rollout))
 
     def token_loss(self, batch: Batch) -> TokenLoss:
         mask = batch.loss_mask

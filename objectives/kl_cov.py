@@ -16,48 +16,41 @@ in the fraction; std_eps 1e-6 is ours.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from objectives.advantages import group_advantages, row_targets
 from objectives.aggregation import token_mean
-from objectives.base import Batch, Objective, Rollout, Step, Targets, TokenLoss
+from objectives.base import Batch, Step, TokenLoss
 from objectives.checks import require_at_least, require_between
 from objectives.covariance import token_covariance
+from objectives.families import GroupRatio
 from objectives.ops import log_ratio
 from objectives.surrogates import kept_surrogate
 
 
 @dataclass(frozen=True)
-class KLCov(Objective):
+class KLCov(GroupRatio):
     """Policy gradient with a penalty on tokens of high covariance.
 
     Attributes:
         fraction: share of the step's tokens to penalise, in [0, 1].
         kl_coef: factor of |log r| there, at least 0.
-        std_eps: added to the group's standard deviation, reward units.
     """
 
     requires: ClassVar[frozenset[str]] = frozenset({"step_logprobs"})
-    updates_per_rollout: ClassVar[Literal["one", "several", "any"]] = "several"
-    min_group_size: ClassVar[int] = 2
 
     fraction: float = 2e-3
     kl_coef: float = 1.0
-    std_eps: float = 1e-6
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require_between(0, 1, fraction=self.fraction)
-        require_at_least(0, kl_coef=self.kl_coef, std_eps=self.std_eps)
+        require_at_least(0, kl_coef=self.kl_coef)
 
     def aggregation(self, step: Step) -> Tensor:
         return token_mean(step)
-
-    def targets(self, rollout: Rollout) -> Targets:
-        advantages = group_advantages(rollout.rewards, rollout.group, scale="group", std_eps=self.std_eps)
-        return row_targets(rollout, advantages)
 
     def prepare(self, step: Step) -> Mapping[str, Tensor]:
         """Return "held" [M, T] bool: the tokens of largest covariance."""

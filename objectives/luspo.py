@@ -15,9 +15,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from objectives.advantages import row_targets
 from objectives.aggregation import constant
-from objectives.base import Rollout, Step, Targets
+from objectives.base import Step
 from objectives.families import SequenceClip
 
 
@@ -30,6 +29,3 @@ class LUSPO(SequenceClip):
 
     def aggregation(self, step: Step) -> Tensor:
         return constant(step)
-
-    def targets(self, rollout: Rollout) -> Targets:
-        return row_targets(rollout, self.advantages(rollout))

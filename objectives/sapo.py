@@ -13,45 +13,35 @@ Defaults: tau 1.0 and 1.05 from the paper; std_eps 1e-6 is ours.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from objectives.advantages import group_advantages, row_targets
 from objectives.aggregation import sequence_mean
-from objectives.base import Batch, Objective, Rollout, Step, Targets, TokenLoss
-from objectives.checks import require_at_least, require_positive
+from objectives.base import Batch, Step, TokenLoss
+from objectives.checks import require_positive
+from objectives.families import GroupRatio
 from objectives.ops import choose, log_ratio, saturated
 
 
 @dataclass(frozen=True)
-class SAPO(Objective):
+class SAPO(GroupRatio):
     """Soft adaptive policy optimisation.
 
     Attributes:
         tau_positive: steepness of the gate where the advantage is positive, above 0.
         tau_negative: steepness of the gate where it is not, above 0.
-        std_eps: added to the group's standard deviation, reward units.
     """
-
-    updates_per_rollout: ClassVar[Literal["one", "several", "any"]] = "several"
-    min_group_size: ClassVar[int] = 2
 
     tau_positive: float = 1.0
     tau_negative: float = 1.05
-    std_eps: float = 1e-6
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require_positive(tau_positive=self.tau_positive, tau_negative=self.tau_negative)
-        require_at_least(0, std_eps=self.std_eps)
 
     def aggregation(self, step: Step) -> Tensor:
         return sequence_mean(step)
-
-    def targets(self, rollout: Rollout) -> Targets:
-        advantages = group_advantages(rollout.rewards, rollout.group, scale="group", std_eps=self.std_eps)
-        return row_targets(rollout, advantages)
 
     def token_loss(self, batch: Batch) -> TokenLoss:
         pair = batch.logprobs, batch.old_logprobs, batch.loss_mask

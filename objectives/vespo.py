@@ -14,15 +14,14 @@ Defaults: (k, lam) = (2, 3) for A >= 0 and (3, 2) for A < 0, as released by the 
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from objectives.advantages import group_advantages, row_targets
 from objectives.aggregation import token_mean
-from objectives.base import Batch, Objective, Rollout, Step, Targets, TokenLoss
+from objectives.base import Batch, Step, TokenLoss
 from objectives.checks import require_at_least
+from objectives.families import GroupRatio
 from objectives.ops import MAX_LOG_RATIO, choose, log_ratio, row_mean, row_sum
 from objectives.surrogates import score_function
 
@@ -30,7 +29,7 @@ _SMALLEST = math.log(1e-8)
 
 
 @dataclass(frozen=True)
-class VESPO(Objective):
+class VESPO(GroupRatio):
     """Variational sequence-level soft policy optimisation.
 
     Attributes:
@@ -38,28 +37,20 @@ class VESPO(Objective):
         lam_positive: rate of the fall where A >= 0, at least 0.
         k_negative: power of the ratio where A < 0, at least 0.
         lam_negative: rate of the fall where A < 0, at least 0.
-        std_eps: added to the group's standard deviation, reward units.
     """
-
-    updates_per_rollout: ClassVar[Literal["one", "several", "any"]] = "several"
-    min_group_size: ClassVar[int] = 2
 
     k_positive: float = 2.0
     lam_positive: float = 3.0
     k_negative: float = 3.0
     lam_negative: float = 2.0
-    std_eps: float = 1e-6
 
     def __post_init__(self) -> None:
-        require_at_least(0, k_positive=self.k_positive, lam_positive=self.lam_positive, std_eps=self.std_eps)
+        super().__post_init__()
+        require_at_least(0, k_positive=self.k_positive, lam_positive=self.lam_positive)
         require_at_least(0, k_negative=self.k_negative, lam_negative=self.lam_negative)
 
     def aggregation(self, step: Step) -> Tensor:
         return token_mean(step)
-
-    def targets(self, rollout: Rollout) -> Targets:
-        advantages = group_advantages(rollout.rewards, rollout.group, scale="group", std_eps=self.std_eps)
-        return row_targets(rollout, advantages)
 
     def token_loss(self, batch: Batch) -> TokenLoss:
         mask = batch.loss_mask

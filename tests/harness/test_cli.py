@@ -188,7 +188,7 @@ def test_list_shows_summaries_settings_and_presets(capsys):
     assert main(["list", "objectives"]) == 0
     out = capsys.readouterr().out
     assert "gspo: GSPO: one length-normalised" in out
-    assert "settings: clip_low=0.0003" in out
+    assert "clip_low=0.0003" in out
     assert "preset detached: " in out
     assert main(["list"]) == 0
     out = capsys.readouterr().out
@@ -214,7 +214,11 @@ def test_check_runs_the_contract_of_every_kind(capsys):
 
 
 def test_check_tells_broken_claims_in_a_line_each(capsys):
-    source = (ROOT / "objectives/grpo.py").read_text().replace("rollout, advantages", "rollout, -advantages + 1")
+    source = (
+        (ROOT / "objectives/grpo.py")
+        .read_text()
+        .replace("return sequence_mean(step)", "return sequence_mean(step) / step.loss_mask.shape[1]")
+    )
     Path("broken.py").write_text(source)
     assert main(["check", "broken.py:GRPO"]) == 1
     assert "BROKEN " in capsys.readouterr().out

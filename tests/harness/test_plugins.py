@@ -36,7 +36,8 @@ def test_a_class_of_a_file_is_built(tmp_path):
 def test_an_edited_file_is_read_anew(tmp_path):
     first = type(plugins.objective(copy_of_grpo(tmp_path)))
     assert (
-        type(plugins.objective(copy_of_grpo(tmp_path, ("std_eps: float = 1e-6", "std_eps: float = 1e-5")))) is not first
+        type(plugins.objective(copy_of_grpo(tmp_path, ("sequence_mean(step)", "0.5 * sequence_mean(step)"))))
+        is not first
     )
 
 

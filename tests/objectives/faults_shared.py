@@ -58,7 +58,6 @@ SHARED = [
     ("families.py", "clip_low: float = 3e-4", "clip_low: float = 4e-4", "GSPO default"),
     ("families.py", "clip_low: float = 0.2", "clip_low: float = 0.25", "PPO default"),
     ("families.py", "scale=\"group\", std_eps=self.std_eps", "scale=\"none\"", "sequence clip without deviation"),
-    ("families.py", "require_at_least(0, clip_high=self.clip_high)\n", "pass\n", "token clip_high unchecked"),
     ("kl.py", "(weight.detach() if estimator == \"k2\" else weight) * found", "weight.detach() * found", "reference ratio detached"),
     ("kl.py", "(weight.detach() if estimator == \"k2\" else weight) * found", "weight * found", "weight of k2 not detached"),
     ("kl.py", "(weight.detach() if estimator == \"k2\" else weight) * found", "found", "reference penalty without ratio"),
@@ -112,5 +111,11 @@ SHARED = [
     ("trust_region/dual.py", "kl / self.delta - 1", "kl - self.delta", "dual step not divided by delta"),
     ("trust_region/dual.py", ", 1.0)\n", ", 9.0)\n", "violation not clipped"),
     ("trust_region/early_stop.py", "self.tolerance * self.target", "self.target", "early stop without tolerance"),
+    ("families.py", "scale=\"group\", std_eps=self.std_eps)", "scale=\"group\")", "group ratios ignore std_eps"),
+    ("families.py", "scale=\"group\", std_eps", "std_eps", "group ratios without deviation"),
+    ("families.py", "min_group_size: ClassVar[int] = 2", "min_group_size: ClassVar[int] = 1", "group ratios of one"),
+    ("families.py", "        GroupRatio.__post_init__(self)\n", "", "std_eps of a token clip unchecked"),
+    ("families.py", "        TokenClip.__post_init__(self)\n", "", "clip of a group's tokens unchecked"),
+    ("families.py", "require_at_least(0, clip_high=self.clip_high)\n\n    def token_loss(self, batch: Batch) -> TokenLoss:\n        return clipped", "pass\n\n    def token_loss(self, batch: Batch) -> TokenLoss:\n        return clipped", "token clip_high unchecked"),
 ]
 # fmt: on
