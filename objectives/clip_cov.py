@@ -33,7 +33,7 @@ class ClipCov(GroupTokenClip):
     """PPO's clip and a covariance-based one.
 
     Attributes:
-        fraction: share of the step's tokens to silence, in [0, 1].
+        fraction: share of the step's tokens to silence, in [0, 1]; at least one unless it is 0.
         cov_low: candidates have a covariance above this.
         cov_high: and below this; at least cov_low.
     """
@@ -64,7 +64,7 @@ class ClipCov(GroupTokenClip):
         open_ = clip_ratio_pessimistic(ratio, step.advantages, self.clip_low, self.clip_high) == ratio
         open_ = open_ | (step.advantages == 0)
         candidates = mask & open_ & (covariance > self.cov_low) & (covariance < self.cov_high)
-        wanted = max(1, int(self.fraction * int(mask.sum())))
+        wanted = max(1, int(self.fraction * int(mask.sum()))) if self.fraction else 0
         chance = torch.where(candidates, step.uniforms, torch.inf).flatten()
         drawn = chance.argsort()[:wanted]
         silent = torch.zeros_like(chance, dtype=torch.bool).index_fill(0, drawn, value=True) & chance.isfinite()

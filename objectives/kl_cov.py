@@ -35,7 +35,7 @@ class KLCov(GroupRatio):
     """Policy gradient with a penalty on tokens of high covariance.
 
     Attributes:
-        fraction: share of the step's tokens to penalise, in [0, 1].
+        fraction: share of the step's tokens to penalise, in [0, 1]; at least one unless it is 0.
         kl_coef: factor of |log r| there, at least 0.
     """
 
@@ -56,7 +56,7 @@ class KLCov(GroupRatio):
         """Return "held" [M, T] bool: the tokens of largest covariance."""
         mask = step.loss_mask
         covariance = torch.where(mask, token_covariance(step), -torch.inf).flatten()
-        wanted = max(1, int(self.fraction * int(mask.sum())))
+        wanted = max(1, int(self.fraction * int(mask.sum()))) if self.fraction else 0
         largest = covariance.argsort(descending=True, stable=True)[:wanted]
         held = torch.zeros_like(covariance, dtype=torch.bool).index_fill(0, largest, value=True)
         return {"held": held.reshape(mask.shape) & mask}

@@ -58,9 +58,8 @@ class PPO(TokenClip):
         require_between(0, 1, gamma=self.gamma, lam=self.lam)
         require_at_least(0, entropy_coef=self.entropy_coef)
         require_positive(value_clip=self.value_clip)
-        if self.dual_clip is not None:
-            require_positive(dual_clip=self.dual_clip)
-            require_at_least(1, dual_clip=self.dual_clip)
+        if self.dual_clip is not None and not 1 < self.dual_clip < math.inf:
+            raise ValueError(f"dual_clip = {self.dual_clip!r} must be above 1 and finite; leave it out for none")
 
     def aggregation(self, step: Step) -> Tensor:
         return token_mean(step)

@@ -177,3 +177,15 @@ def test_the_value_clip_is_symmetric(value: float) -> None:
     assert found[0] == pytest.approx(found[1])
     assert found[0][0] == pytest.approx(worst / 2)
     assert found[0][1] == pytest.approx(value - 0.25 if worst == (value - 0.25) ** 2 else 0)
+
+
+@pytest.mark.parametrize(("name", "same"), [("clip_cov", "lite_ppo"), ("kl_cov", "kdrl")])
+def test_a_fraction_of_zero_selects_nothing(name: str, same: str) -> None:
+    """Clip-Cov then clips as PPO does and KL-Cov is the bare ratio: c_t over A is that of an objective that is."""
+    settings = {"beta_start": 0, "beta_end": 0} if same == "kdrl" else {}
+    found = []
+    for objective in (objectives.make(name, fraction=0), objectives.make(same, **settings)):
+        outcome = one_step(objective, random_case(objective.requires, spread=0.3))
+        scale = outcome.weights * outcome.targets.advantages
+        found.append(torch.where(scale != 0, outcome.gradients["logprobs"] / scale, 0.0))
+    torch.testing.assert_close(found[0], found[1])
