@@ -1,4 +1,4 @@
-"""Clip-Cov: silence a few random tokens of high covariance (Cui et al. 2025, arXiv:2505.22617, eq. 8-9).
+"""Clip-Cov: silence a few random tokens of high covariance (Cui et al. 2025, arXiv:2505.22617).
 
     cov_t = (log pi_theta - mean)(A_t - mean), means over the tokens of the step
     loss  = GRPO's, but 0 at a random int(fraction * tokens), at least one, of those with low < cov_t < high
@@ -9,7 +9,7 @@ Differs from GRPO: tokens that are both probable and rewarded drive the entropy 
 Candidates are open tokens only. The covariance is that of the whole optimizer step under the current policy, which
 costs one forward pass a step (phase "prepass"); libraries take it by micro-batch.
 The draw comes from the run's keyed uniforms.
-Defaults: fraction 2e-4, bounds 1 and 5, section 4.2, on steps of some 1e6 tokens; std_eps 1e-6 is ours.
+Defaults: fraction 2e-4, bounds 1 and 5, as the authors released them in verl; std_eps 1e-6 is ours.
 """
 
 from collections.abc import Mapping

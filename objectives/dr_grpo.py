@@ -1,6 +1,6 @@
 """Dr. GRPO: GRPO without its two normalisers (Liu et al. 2025, arXiv:2503.20783).
 
-    A_i  = R_i - mean_g R                                                  section 3.2
+    A_i  = R_i - mean_g R
     loss = -min(r_t A_i, clip(r_t, 1 - low, 1 + high) A_i)
     c_t  = r_t A_i, 0 where clipped
 

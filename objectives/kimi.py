@@ -1,4 +1,4 @@
-"""Policy mirror descent of Kimi k1.5: REINFORCE and a squared log-ratio (Kimi Team 2025, arXiv:2501.12599, eq. 3).
+"""Policy mirror descent of Kimi k1.5: REINFORCE and a squared log-ratio (Kimi Team 2025, arXiv:2501.12599).
 
     A_i  = R_i - mean_g R
     loss = -A_i log pi_theta(response) + tau / 2 (log pi_theta / pi_old (response))^2

@@ -1,4 +1,4 @@
-"""KL-Cov: a KL penalty on the few tokens of highest covariance (Cui et al. 2025, arXiv:2505.22617, eq. 10-11).
+"""KL-Cov: a KL penalty on the few tokens of highest covariance (Cui et al. 2025, arXiv:2505.22617).
 
     cov_t = (log pi_theta - mean)(A_t - mean), means over the tokens of the step
     loss  = -r_t A_i,  plus kl_coef |log(pi_theta / pi_old)| at the tokens of largest cov_t: int(fraction * tokens) of
@@ -10,8 +10,8 @@ Differs from GRPO: no clip; the penalty holds back what would drive the entropy 
 (``TokenLoss.penalty``). From Clip-Cov: those tokens keep their gradient.
 The covariance is that of the whole optimizer step under the current policy, which costs one forward pass a step
 (phase "prepass"); libraries take it by micro-batch.
-Defaults: fraction 2e-3 (2e-4 for the paper's largest model) and kl_coef 1, section 4.2; libraries differ by a thousand
-in the fraction; std_eps 1e-6 is ours.
+Defaults: fraction 2e-3 (2e-4 for a larger model) and kl_coef 1 are the paper's as far as it could be checked; libraries
+differ by a thousand in the fraction and by ten in the factor; std_eps 1e-6 is ours.
 """
 
 from collections.abc import Mapping

@@ -2,7 +2,7 @@
 
     A_t    = GAE(gamma, lam) of the response's reward at its last token, whitened over the rollout
     policy = mean_t -min(r_t A_t, clip(r_t, 1 - low, 1 + high) A_t)          eq. 7
-             and, with dual_clip, where A_t < 0 at most -dual_clip A_t (Ye et al. 2019, arXiv:1912.09729, eq. 5)
+             and, with dual_clip, where A_t < 0 at most -dual_clip A_t (Ye et al. 2019, arXiv:1912.09729)
     value  = mean_t max((V - R)^2, (clip(V, V_old - c, V_old + c) - R)^2) / 2
     bonus  = -entropy_coef * mean_t H(pi_theta)                              eq. 9
     c_t    = r_t A_t, 0 where clipped

@@ -8,7 +8,7 @@ Weights: 1 / (rows * max_response_tokens): the gradient of log pi(response), a s
 Differs from RLOO: no comparison within a group, so one response a prompt is enough.
 Reduces to: what every objective here is while pi_theta = pi_old.
 Off-policy (several updates a rollout) it is biased: nothing corrects for pi_theta having moved.
-Defaults: no baseline, as in section 4 of the paper; its section 9 allows any b that does not depend on the response.
+Defaults: no baseline, the algorithm's plainest form; any b that does not depend on the response leaves it unbiased.
 """
 
 from dataclasses import dataclass

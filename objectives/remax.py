@@ -1,6 +1,6 @@
 """ReMax: REINFORCE with the reward of the greedy response as baseline (Li et al. 2023, arXiv:2310.10505).
 
-    A    = R - R(greedy response to the same prompt)                       algorithm 1
+    A    = R - R(greedy response to the same prompt)
     loss = -A log pi_theta
     c_t  = A
 

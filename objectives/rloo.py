@@ -1,6 +1,6 @@
 """RLOO: REINFORCE with the mean reward of the other responses as baseline (Ahmadian et al. 2024, arXiv:2402.14740).
 
-    A_i  = R_i - mean_{j != i} R_j = G / (G - 1) (R_i - mean_g R)          section 2.3
+    A_i  = R_i - mean_{j != i} R_j = G / (G - 1) (R_i - mean_g R)
     loss = -A_i log pi_theta
     c_t  = A_i
 

@@ -9,7 +9,7 @@ Differs from REINFORCE: a wrong response loses its weight as it becomes improbab
 down for ever; right ones are imitated without any ratio. From CISPO: the ratio is the whole response's. Two known
 libraries implement it by token; this is the paper's.
 The logarithm of W is bounded to +-20.
-Defaults: baseline 0, which in the paper's scale puts right and wrong answers at 1 and -1 (section 4 studies others).
+Defaults: baseline 0, which in the paper's scale puts right and wrong answers at 1 and -1 (the paper studies others).
 """
 
 from dataclasses import dataclass
