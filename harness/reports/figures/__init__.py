@@ -6,7 +6,7 @@ from typing import Protocol
 
 from matplotlib.figure import Figure
 
-from harness.reports.figures import bars, curves, points, shapes
+from harness.reports.figures import bars, curves, points, ratios, surrogates
 from harness.reports.figures.style import applied, settle
 from harness.reports.study import Study
 
@@ -51,7 +51,7 @@ FIGURES: dict[str, Drawing] = {
         curves.kl_old_per_token,
         curves.entropy,
         curves.response_length,
-        shapes.ratio_distribution,
-        shapes.surrogate_shape,
+        ratios.ratio_distribution,
+        surrogates.surrogate_shape,
     )
 }

@@ -14,17 +14,19 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from harness.reports.comparison import AXIS_WORDS
-from harness.reports.figures.lines import BAND_FROM, draw_bounds, draw_panels, runs_by_arm
+from harness.reports.figures.lines import BAND_FROM, Band, draw_bounds, draw_panels, runs_by_arm
 from harness.reports.figures.panels import (
     CROWDED,
+    MANY,
     Panel,
     family_panels,
     label_axes,
+    legend_lines,
     seeds_caption,
     task_panels,
     trouble_caption,
 )
-from harness.reports.figures.style import arm_handles, compose
+from harness.reports.figures.style import compose
 from harness.reports.scores import curve
 from harness.reports.study import Study
 
@@ -85,21 +87,23 @@ def _learning(study: Study, figure: Figure, panels: list[Panel]) -> Figure:
         return pd.DataFrame({"step": line["fraction"], "x": line["fraction"] * scale / unit, "y": line["score"]})
 
     lines = runs_by_arm(study, points)
-    crowded = any(len(panel.arms) > CROWDED for panel in panels)
-    band = "ends" if crowded else "interval"
+    most = max(len(panel.arms) for panel in panels)
+    band: Band = "interval" if most <= CROWDED else "ends" if most <= MANY else "none"
     few, crossed = draw_panels(study, panels, lines, "validation score", band, marker=True)
     for panel in panels:
         panel.axes.set_xlim(left=0)
         panel.axes.set_xticks(np.linspace(0, scale / unit, NUM_TICKS))
         panel.axes.xaxis.set_major_formatter("{x:g}")
     label_axes(panels, label, "validation score\n(mean pass@1)")
-    where = "bars at the right end" if crowded else "band"
-    text = f"Line: mean over seeds; {where}: 95% t interval over seeds (from {BAND_FROM} seeds)"
-    if few and not crowded:
+    text = "Line: mean over seeds; for intervals see final_scores"
+    if band != "none":
+        where = "bars at the right end" if band == "ends" else "band"
+        text = f"Line: mean over seeds; {where}: 95% t interval over seeds (from {BAND_FROM} seeds)"
+    if few and band == "interval":
         text += "; thin lines: single seeds where there are fewer"
     text += "; x: a run that did not complete" if crossed else ""
     caption = [f"{text}. {seeds_caption(study)} Budget 0 is the warm start.", *trouble_caption(study)]
-    compose(figure, arm_handles(study, with_marker=True), caption)
+    compose(figure, legend_lines(study, panels, with_marker=True), caption)
     return figure
 
 
@@ -135,7 +139,7 @@ def _dynamics(
     text = "Line: mean over seeds; band: their range" + ("; x: a run that did not complete." if crossed else ".")
     caption = [f"{text} {seeds_caption(study)}", *notes]
     caption += ["Horizontal dashes: the trust region's bound delta."] if drawn else []
-    compose(figure, arm_handles(study), [*caption, *trouble_caption(study)])
+    compose(figure, legend_lines(study, panels), [*caption, *trouble_caption(study)])
     return figure
 
 

@@ -25,8 +25,8 @@ STRIP = 0.03
 """Distance between the interval bars at the right end, share of the x range."""
 STRIP_WIDTH = 0.4
 
-Band = Literal["interval", "range", "ends"]
-"""A t interval all along, the range over seeds, or a t interval at the last point only."""
+Band = Literal["interval", "range", "ends", "none"]
+"""A t interval all along, the range over seeds, a t interval at the last point only, or nothing."""
 Points = Callable[[str], pd.DataFrame]
 """Cell key -> columns step, x, y."""
 Runs = dict[tuple[str, str], pd.DataFrame]
@@ -86,7 +86,7 @@ def _draw_band(
 ) -> None:
     done = found[found["done"]]
     seeds = done["run"].nunique()
-    if mean.empty or (band != "interval" and seeds == 1):
+    if mean.empty or band == "none" or (band != "interval" and seeds == 1):
         return
     if band == "range":
         axes.fill_between(mean["x"], mean["low"], mean["high"], color=look.color, alpha=BAND_ALPHA, linewidth=0)

@@ -5,24 +5,35 @@
 # pyright: reportGeneralTypeIssues=false, reportReturnType=false
 
 import math
+import textwrap
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-from harness.reports.figures.style import DARK, PAGE, SMALL, families
+from harness.reports.figures.style import DARK, DASHED, GREY, PAGE, SMALL, arm_handles, families, looks
 from harness.reports.scores import UNFINISHED, Trouble, outcomes, troubles
 from harness.reports.study import Study
 
 CROWDED = 4
 """More arms than this share no panel: one panel an objective, the others in grey."""
 MAX_COLUMNS = 4
-MAX_FAMILIES = 12
-"""More objectives than this go into one panel a task again: a page cannot hold that many panels."""
+MANY = 12
+"""More panels a task than this are narrower, and their titles stand for the legend."""
+MANY_COLUMNS = 5
+MAX_VARIANTS = 3
+"""A panel holds that many arms of one objective; with more each shares a panel with the first alone."""
 PANEL_HEIGHT = 1.75
 SMALL_PANEL_HEIGHT = 1.4
+MANY_PANEL_HEIGHT = 0.95
+LABEL_HEIGHT = 0.9
+"""Panels lower than this, inches before the layout, share one y label."""
+TITLE_WIDTH = 21
+"""Characters of a small panel's title line."""
 ROW_HEIGHT = 0.19
 MAX_LISTED = 12
 NO_DATA = "no data"
@@ -54,22 +65,26 @@ def task_panels(study: Study, row_height: float = PANEL_HEIGHT, sharey: bool = F
 
 
 def family_panels(study: Study) -> tuple[Figure, list[Panel]]:
-    """Make one panel a task, or with more than ``CROWDED`` arms (and few objectives) one a task and objective.
+    """Make one panel a task, or with more than ``CROWDED`` arms one a task and objective.
 
     Panels of one task share their y axis.
     """
-    grouped = families(study)
-    if len(study.arms) <= CROWDED or len(grouped) > MAX_FAMILIES:
+    if len(study.arms) <= CROWDED:
         return task_panels(study)
-    columns = min(range(3, MAX_COLUMNS + 1), key=lambda wide: (-len(grouped) % wide, -wide))
+    grouped = _panel_arms(study)
+    many = len(grouped) > MANY
+    widest = MANY_COLUMNS if many else MAX_COLUMNS
+    columns = min(range(3, widest + 1), key=lambda wide: (math.ceil(len(grouped) / wide), -len(grouped) % wide))
     lines = math.ceil(len(grouped) / columns)
-    figure, grid = _grid(lines * len(study.tasks), columns, SMALL_PANEL_HEIGHT, sharex=True)
+    height = MANY_PANEL_HEIGHT if many else SMALL_PANEL_HEIGHT
+    figure, grid = _grid(lines * len(study.tasks), columns, height, sharex=True)
     panels = []
     for place, task in enumerate(study.tasks):
         block = grid[place * lines : (place + 1) * lines].flat
         first = block[0]
         for axes, (family, arms) in zip(block, grouped.items(), strict=False):
-            axes.set_title(f"{task}\n{family}", fontsize=SMALL)
+            wrapped = textwrap.fill(family.replace("+", " +"), TITLE_WIDTH) if many else family
+            axes.set_title(f"{task}\n{wrapped}", fontsize=SMALL)
             if axes is not first:
                 axes.sharey(first)
             axes.label_outer(remove_inner_ticks=False)
@@ -77,6 +92,16 @@ def family_panels(study: Study) -> tuple[Figure, list[Panel]]:
         for axes in block[len(grouped) :]:
             axes.set_axis_off()
     return figure, panels
+
+
+def legend_lines(study: Study, panels: list[Panel], with_marker: bool = False) -> list[Artist]:
+    """Return one line an arm, or one a kind of arm where panels are many: there the titles name the arms."""
+    if len(panels) <= MANY * len(study.tasks):
+        return arm_handles(study, with_marker)
+    kinds = {"arm of the title": {"color": DARK}, "all other arms": {"color": GREY, "linewidth": 0.7}}
+    if any(look.dashed for look in looks(study).values()):
+        kinds["with a trust region"] = {"color": DARK, "linestyle": DASHED}
+    return [Line2D([], [], label=name, **style) for name, style in kinds.items()]
 
 
 def arm_rows(study: Study, sharex: bool = True) -> tuple[Figure, list[Panel]]:
@@ -99,11 +124,14 @@ def arm_rows(study: Study, sharex: bool = True) -> tuple[Figure, list[Panel]]:
 
 
 def label_axes(panels: list[Panel], x: str, y: str) -> None:
-    """Label the outer panels: y in the first column, x under the last panel of each column."""
+    """Label y in the first column, or once where panels are low, and x under the last panel of each column."""
+    low = panels[0].axes.get_position().height * panels[0].axes.figure.get_figheight() < LABEL_HEIGHT
+    if low:
+        panels[0].axes.figure.supylabel(y.replace("\n", " "), fontsize="medium")
     for panel in panels:
         spec = panel.axes.get_subplotspec()
         assert spec is not None
-        if spec.is_first_col():
+        if spec.is_first_col() and not low:
             panel.axes.set_ylabel(y)
         below = [other for other in panels if _is_below(other, panel)]
         if not below:
@@ -144,6 +172,17 @@ def scored_rows(study: Study) -> pd.DataFrame:
     """Return ``outcomes`` of cells with a final score."""
     table = outcomes(study)
     return table[table["final"].notna()]
+
+
+def _panel_arms(study: Study) -> dict[str, list[str]]:
+    """Return the arms of each panel of a task, by title."""
+    panels = {}
+    for family, arms in families(study).items():
+        if len(arms) <= MAX_VARIANTS:
+            panels[family] = arms
+        else:
+            panels |= {arms[0]: arms[:1]} | {arm: [arms[0], arm] for arm in arms[1:]}
+    return panels
 
 
 def _runs(found: list[Trouble]) -> int:

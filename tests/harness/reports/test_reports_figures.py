@@ -152,6 +152,46 @@ def test_surrogates_skip_region_duplicates_and_join_equal_curves(tmp_path):
     assert line.get_ydata()[-1] == pytest.approx(1.2)
 
 
+def test_more_surrogates_than_colours_get_a_panel_each(tmp_path):
+    arms = tuple(f"arm{place:02d}" for place in range(9))
+    study = _load(tmp_path, arms=arms, seeds=(0,), iterations=2)
+    step = study.surrogates["arm"].str[3:].astype(int) / 10
+    study.surrogates["weight"] = study.surrogates["advantage"] * (1 + step)
+    study.surrogates.loc[study.surrogates["arm"] == "arm08", "weight"] = study.surrogates["advantage"]
+    first = study.surrogates["arm"] == "arm00"
+    last = study.surrogates["arm"] == "arm08"
+    study.surrogates.loc[last, "loss"] = study.surrogates.loc[first, "loss"].to_numpy()
+    figure = FIGURES["surrogate_shape"](study)
+    shown = [axes for axes in figure.axes if axes.axison]
+    assert [axes.get_title() for axes in shown] == ["arm00 = arm08", *arms[1:8]]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["A = +1", "A = -1"]
+    plus, minus, _ = shown[3].get_lines()
+    assert set(plus.get_ydata()) == {1.3}
+    assert set(minus.get_ydata()) == {-1.3}
+
+
+def test_many_regions_of_one_objective_stand_beside_it_one_by_one(tmp_path):
+    arms = ("grpo", *(f"grpo+region{place:02d}" for place in range(13)))
+    study = _load(tmp_path, arms=arms, seeds=(0, 1, 2), iterations=2)
+    figure = FIGURES["entropy"](study)
+    titles = ["".join(axes.get_title().split()[1:]) for axes in figure.axes if axes.axison]
+    assert titles == list(arms)
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+        "arm of the title",
+        "all other arms",
+        "with a trust region",
+    ]
+    assert not any(axes.get_ylabel() for axes in figure.axes)
+    assert figure.get_supylabel() == "entropy (nats per token)"
+
+
+def test_bars_of_many_arms_are_left_to_final_scores(tmp_path):
+    arms = tuple(f"arm{place:02d}" for place in range(13))
+    figure = FIGURES["learning_curves"](_load(tmp_path, arms=arms, seeds=(0, 1, 2), iterations=2))
+    assert "for intervals see final_scores" in _words(figure)
+    assert not figure.axes[0].containers
+
+
 def test_final_scores_show_mean_interval_seeds_and_start(tmp_path):
     study = _load(tmp_path, arms=("grpo", "gspo"), seeds=(0, 1, 2))
     axes = FIGURES["final_scores"](study).axes[0]
