@@ -16,10 +16,11 @@ from harness.config.schema import RunConfig, SweepConfig
 from harness.sweeps.engines import DEFAULT_ENGINE, Engine, execute, load_engine
 from harness.sweeps.files import dump_json
 from harness.sweeps.grid import Cell, dump_config, expand, schedule
+from harness.sweeps.layout import cell_folder, is_study, read_sweep
 from harness.sweeps.local import Outcome, run_cells
 from harness.sweeps.progress import Progress
 from harness.sweeps.records import read_json, read_status
-from harness.sweeps.study import StudyFolder, cell_folder, is_study, read_sweep, records_of
+from harness.sweeps.study import StudyFolder, records_of
 
 __all__ = ["DEFAULT_FOLDER", "Plan", "plan_sweep", "run_plan", "train", "write_reports"]
 

@@ -13,8 +13,8 @@ from typing import Any
 from harness.config.errors import CorruptRecordError, UserError
 from harness.reports.study import CONFIG_PREFIX, SCHEMA
 from harness.sweeps.files import write_atomic
+from harness.sweeps.layout import cell_folder, read_sweep
 from harness.sweeps.records import Stream, read_json, read_status, read_stream
-from harness.sweeps.study import cell_folder, read_sweep
 
 __all__ = ["THIRDS", "compact"]
 

@@ -1,50 +1,21 @@
-"""The folder of a sweep: what was asked, one folder a cell, and the compact records made of them.
-
-sweep.json          the sweep and its cells, in order
-cells/<key>/        run folders
-records/*.csv       compact records, see ``harness.sweeps.compact``
-worker-<n>.log      what worker processes printed
-lock                held by the process that runs the sweep
-"""
+"""Open the folder of a sweep for writing (``harness.sweeps.layout`` says what is in it), and load a study's records."""
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from harness.config.errors import UserError
 from harness.config.schema import SweepConfig
 from harness.sweeps.files import write_atomic
 from harness.sweeps.grid import Cell, dump_config
-from harness.sweeps.records import read_json
+from harness.sweeps.layout import SWEEP, cell_folder, is_study, read_sweep
 from harness.sweeps.run_folder import FolderLock
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["StudyFolder", "cell_folder", "is_study", "load", "read_sweep", "records_of"]
-
-_SWEEP = "sweep.json"
-
-
-def cell_folder(folder: Path, key: str) -> Path:
-    """Return the run folder of a cell."""
-    return folder / "cells" / key
-
-
-def is_study(folder: Path) -> bool:
-    """Whether a sweep was run into ``folder``."""
-    return (folder / _SWEEP).is_file()
-
-
-def read_sweep(folder: Path) -> dict[str, Any]:
-    """Return what sweep.json says: "name", "baseline" and "cells", each with key, labels, facts and config."""
-    if not is_study(folder):
-        raise UserError(f"{folder} holds no sweep ({_SWEEP} is missing)")
-    sweep = read_json(folder / _SWEEP)
-    if "cells" not in sweep or "name" not in sweep:
-        raise UserError(f"{folder / _SWEEP} does not describe a sweep; give another place with --out")
-    return sweep
+__all__ = ["StudyFolder", "load", "records_of"]
 
 
 def records_of(folder: Path) -> Path:
@@ -95,7 +66,7 @@ class StudyFolder:
             path.mkdir(parents=True, exist_ok=True)
             dropped = _check_content(path, sweep, cells)
             lock = FolderLock(path, wait_seconds, "a sweep in this folder")
-            write_atomic(path / _SWEEP, _describe(sweep, cells))
+            write_atomic(path / SWEEP, _describe(sweep, cells))
             (path / "cells").mkdir(exist_ok=True)
         except OSError as error:
             if lock is not None:
@@ -117,7 +88,7 @@ class StudyFolder:
 def _check_content(path: Path, sweep: SweepConfig, cells: Sequence[Cell]) -> list[str]:
     """Return the keys that are no longer in the sweep; raise if the folder is not this sweep's."""
     if not is_study(path):
-        strangers = sorted(f.name for f in path.iterdir() if f.name not in ("lock", f".{_SWEEP}.tmp"))
+        strangers = sorted(f.name for f in path.iterdir() if f.name not in ("lock", f".{SWEEP}.tmp"))
         if strangers:
             raise UserError(f"{path} is no sweep's folder (it holds {strangers[0]}): give another place with --out")
         return []

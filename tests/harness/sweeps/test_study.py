@@ -9,8 +9,9 @@ from fake_sweep import plan_of
 from harness.config.errors import CorruptRecordError, UserError
 from harness.reports.study import SCHEMA, load_study
 from harness.sweeps.compact import compact
+from harness.sweeps.layout import read_sweep
 from harness.sweeps.run_folder import RunFolder
-from harness.sweeps.study import StudyFolder, load, read_sweep
+from harness.sweeps.study import StudyFolder, load
 
 TEXT = """
 name = "study"
