@@ -13,6 +13,7 @@ from tests.objectives.toy import enumerate_toy
 
 
 def test_dual_ascent_raises_the_multiplier_while_the_bound_is_violated() -> None:
+    """U30."""
     region = trust_region.make("dual", delta=0.1, rate=0.5, coef=2)
     assert region.init() == 2
     assert region.update(2.0, 0.15).coef == pytest.approx(2 * math.exp(0.5 * 0.5))
@@ -63,6 +64,7 @@ def test_adaptive_penalty_changes_by_its_rate() -> None:
 
 @pytest.mark.parametrize(("kl", "stop"), [(0.0, False), (0.0299, False), (0.0301, True), (1.0, True)])
 def test_early_stop_stops_at_the_first_violation_and_adds_no_penalty(kl: float, stop: bool) -> None:
+    """U30."""
     region = trust_region.make("early_stop", target=0.02, tolerance=1.5)
     assert region.init() == 0
     assert region.update(0.0, kl) == Verdict(0.0, stop=stop)

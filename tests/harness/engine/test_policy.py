@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -6,7 +7,9 @@ from tiny_engine import TINY, make_policy
 from harness.config.errors import UserError
 from harness.config.schema import PolicyConfig
 from harness.engine import embedded
+from harness.engine.logprobs import score_responses
 from harness.engine.policy import build_preset, load_policy, pad_right
+from harness.engine.sampler import sample
 from harness.engine.tokenizer import CharTokenizer
 
 
@@ -108,18 +111,39 @@ def test_characters_make_a_round_trip():
         tokenizer.encode("é")
 
 
-def test_a_saved_model_is_loaded_by_its_folder(tmp_path, tiny):
+def saved(folder, **changes):
+    """Save a model of two words and return it."""
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    policy = make_policy(seed=4)
-    policy.model.save_pretrained(tmp_path)
+    policy = make_policy(seed=4, **changes)
+    policy.model.save_pretrained(folder)
     words = Tokenizer(models.WordLevel({"a": 2, "b": 3, "[E]": 1, "[P]": 0}, unk_token="[P]"))
     words.pre_tokenizer = pre_tokenizers.Whitespace()
-    PreTrainedTokenizerFast(tokenizer_object=words, eos_token="[E]", pad_token="[P]").save_pretrained(tmp_path)
+    PreTrainedTokenizerFast(tokenizer_object=words, eos_token="[E]", pad_token="[P]").save_pretrained(folder)
+    return policy
+
+
+def test_a_saved_model_is_loaded_by_its_folder(tmp_path, tiny):
+    policy = saved(tmp_path)
     loaded = load_policy(PolicyConfig(name=str(tmp_path)), "arithmetic")
     assert loaded.shape == policy.shape
     assert torch.equal(loaded.head.weight, policy.head.weight)
     assert loaded.tokenizer.encode("a b a") == [2, 3, 2]
     assert (loaded.tokenizer.eos_id, loaded.tokenizer.pad_id) == (1, 0)
     assert not loaded.model.training
+
+
+def test_a_model_with_dropout_has_ratio_one_on_policy_at_any_temperature(tmp_path, tiny):
+    """U27."""
+    saved(tmp_path, attention_dropout=0.5)
+    loaded = load_policy(PolicyConfig(name=str(tmp_path)), "arithmetic")
+    prompts, uniforms = [[2, 3], [3, 3, 2]], np.random.default_rng(0).random((2, 3, 6))
+    drawn = sample(loaded, prompts, uniforms, temperature=0.6, charge=lambda _: None)
+    rows = [prompt for prompt in prompts for _ in range(3)]
+    scored = score_responses(loaded, rows, drawn.ids, drawn.mask, temperature=0.6, chunk_tokens=8)
+    ratio = (scored.logprobs - drawn.logprobs)[drawn.mask].exp()
+    torch.testing.assert_close(ratio, torch.ones_like(ratio), rtol=1e-5, atol=0)
+    loaded.model.train()  # what the test would see if dropout were on
+    wrong = score_responses(loaded, rows, drawn.ids, drawn.mask, temperature=0.6, chunk_tokens=8)
+    assert (wrong.logprobs - drawn.logprobs)[drawn.mask].abs().max() > 1e-3

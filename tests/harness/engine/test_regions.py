@@ -104,6 +104,7 @@ def backtracking(**settings):
 
 
 def test_backtracking_never_leaves_the_region_on_the_rows_of_the_step(tiny, monkeypatch):
+    """U30."""
     run = free_run(backtracking(delta=1e-3))
     seen = []
     original = backtrack.hold

@@ -265,6 +265,7 @@ def test_an_interruption_from_the_listener_leaves_a_run_that_can_go_on(tiny, tmp
 
 
 def test_two_runs_of_one_identity_are_byte_equal_and_another_seed_is_not(tiny, tmp_path):
+    """U29."""
     cell(small(), tmp_path / "a")
     recorder._STARTS.clear()
     cell(small(), tmp_path / "b")
