@@ -207,6 +207,7 @@ def _rollout_metrics(experience: Experience) -> dict[str, Any]:
         "response_tokens_wrong_mean": float(lengths[correct == 0].mean()),
         "length_limited_frac": float((experience.finish[fresh] != 0).float().mean()),
         "window_limited_frac": float((experience.finish[new] == Finish.WINDOW).float().mean()),
+        "replayed_frac": float((~new).float().mean()),
         "informative_frac": sum(bool((group != group[:1]).any()) for group in groups) / max(1, len(groups)),
         "num_rejected_groups": experience.num_rejected,
         "verdicts": dict(sorted(experience.verdicts.items())),

@@ -17,7 +17,7 @@ import pandas as pd
 _CLIP_SIDES = ("pos_high", "pos_low", "neg_high", "neg_low")
 LATER: dict[str, tuple[str, ...]] = {
     "metrics.csv": (
-        *("infra_frac", "num_rejected_groups", "greedy_reward_mean", "window_limited_frac"),
+        *("infra_frac", "num_rejected_groups", "greedy_reward_mean", "window_limited_frac", "replayed_frac"),
         *("response_tokens_right_mean", "response_tokens_wrong_mean"),
         *("alive_frac", "c_abs_mean", *(f"clip_{side}_frac" for side in _CLIP_SIDES)),
         *("clip_seq_frac", *(f"clip_seq_{side}_frac" for side in _CLIP_SIDES)),

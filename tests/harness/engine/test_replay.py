@@ -1,5 +1,6 @@
 """The replay buffer: what is remembered and recalled, how it joins a rollout, and that a resumed run goes on alike."""
 
+import json
 from collections import deque
 
 import pytest
@@ -153,6 +154,9 @@ def test_two_runs_with_replay_write_the_same_bytes(tiny, tmp_path):
     for name in ("a", "b"):
         cell(config, tmp_path / name)
     assert digests(tmp_path / "a") == digests(tmp_path / "b")
+    shares = [json.loads(line)["replayed_frac"] for line in (tmp_path / "a" / "metrics.jsonl").read_text().splitlines()]
+    assert shares[0] == 0
+    assert 0 < shares[-1] < 1
 
 
 def test_unknown_strategies_are_refused():
