@@ -1,4 +1,4 @@
-"""The libraries that the objectives are held against (U32); where one is missing its tests fail and name the command."""
+"""The libraries that the objectives are held against (U32). Where one is missing its tests fail and name the command."""
 
 import contextlib
 import importlib
