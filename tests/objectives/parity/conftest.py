@@ -1,4 +1,4 @@
-"""The libraries that the objectives are held against (U32). Where one is missing its tests fail and name the command."""
+"""The libraries that the objectives are held against (U32). Where one is missing its tests fail and say what to run."""
 
 import contextlib
 import importlib
