@@ -97,7 +97,7 @@ TOKENS = [
     ("ppo.py", "& (columns >= ends)", "& (columns > ends)", "PPO bootstraps finished responses"),
     ("ppo.py", "amax(1, keepdim=True)  # after", "amax(1, keepdim=True) - 1  # after", "PPO ends one early"),
     ("ppo.py", "math.inf if self.dual_clip is None else self.dual_clip", "math.inf", "PPO ignores dual_clip"),
-    ("ppo.py", "require_at_least(1, dual_clip=self.dual_clip)", "pass", "PPO dual_clip below 1"),
+    ("ppo.py", "not 1 < self.dual_clip", "not 0 < self.dual_clip", "PPO dual_clip below 1"),
     ("reinforce.py", "return constant(step)", "from objectives.aggregation import token_mean\n\n        return token_mean(step)", "REINFORCE by token mean"),
     ("reinforce.py", "known.mean() if self.baseline == \"batch\"", "known.mean() if self.baseline == \"none\"", "REINFORCE baseline inverted"),
     ("reinforce.py", "rollout.rewards[~rollout.rewards.isnan()].double()", "rollout.rewards.nan_to_num().double()", "REINFORCE baseline counts unknown rewards"),
