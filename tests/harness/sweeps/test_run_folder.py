@@ -1,8 +1,8 @@
 """The run folder: one writer, whole files, streams cut back to a checkpoint."""
 
-import fcntl
 import json
 import os
+import threading
 
 import pytest
 
@@ -97,12 +97,18 @@ def test_a_living_writer_keeps_others_out(tmp_path):
 
 
 def test_the_wait_ends_when_the_lock_is_released(tmp_path):
-    (tmp_path / "lock").touch()
-    descriptor = os.open(tmp_path / "lock", os.O_RDWR)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
-    os.close(descriptor)
-    with opened(tmp_path, wait=0):
-        pass
+    held = opened(tmp_path)
+    released = []
+
+    def release():
+        released.append(True)
+        held.__exit__(None, None, None)
+
+    timer = threading.Timer(0.3, release)
+    timer.start()
+    with opened(tmp_path, wait=60):
+        assert released
+    timer.join()
 
 
 def test_another_cell_is_refused_and_the_differing_settings_are_named(tmp_path):
