@@ -1,8 +1,11 @@
 """Range checks of hyper-parameters; each raises a ValueError that says what was given and what would do."""
 
 import math
+from collections.abc import Iterable
+from dataclasses import fields
+from typing import Any
 
-__all__ = ["require_at_least", "require_between", "require_positive"]
+__all__ = ["refuse_unread", "require_at_least", "require_between", "require_positive"]
 
 
 def require_positive(**settings: float) -> None:
@@ -24,3 +27,11 @@ def require_between(low: float, high: float, **settings: float) -> None:
     for name, value in settings.items():
         if not low <= value <= high:
             raise ValueError(f"{name} = {value!r} must be between {low:g} and {high:g}")
+
+
+def refuse_unread(settings: Any, names: Iterable[str], why: str) -> None:
+    """Refuse a field of the dataclass ``settings`` that has another value than its default and that nothing reads."""
+    for field in fields(settings):
+        value = getattr(settings, field.name)
+        if field.name in names and value != field.default:
+            raise ValueError(f"{field.name} = {value!r} is not read with {why}; leave it out")

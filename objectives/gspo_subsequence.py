@@ -39,9 +39,9 @@ from torch import Tensor
 from objectives.advantages import group_advantages, leave_one_out_advantages, row_targets
 from objectives.aggregation import constant, sequence_mean
 from objectives.base import Batch, Objective, Rollout, Step, Targets, TokenLoss
-from objectives.checks import require_at_least, require_between
+from objectives.checks import refuse_unread, require_at_least, require_between
 from objectives.ops import MAX_LOG_RATIO, log_bound, log_ratio, masked, row_mean, saturated
-from objectives.segments import READS, Rule, count_segments, cut, segment_sums
+from objectives.segments import READS, SETTINGS, Rule, count_segments, cut, segment_sums
 
 
 @dataclass(frozen=True)
@@ -126,6 +126,10 @@ class GSPOSubsequence(Objective):
         self._refuse_contradictions()
 
     def _refuse_contradictions(self) -> None:
+        unread = frozenset[str]().union(*SETTINGS.values()) - SETTINGS[self.segment_rule]
+        refuse_unread(self, unread, f"segment_rule = {self.segment_rule!r}")
+        if self.advantages != "grpo":
+            refuse_unread(self, {"std_eps"}, f"advantages = {self.advantages!r}")
         if self.combine == "mean":
             of_product = {
                 "outer_root": self.outer_root != "none",

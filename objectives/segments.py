@@ -14,6 +14,7 @@ from objectives.ops import masked
 
 __all__ = [
     "READS",
+    "SETTINGS",
     "Rule",
     "count_segments",
     "cut",
@@ -33,6 +34,17 @@ READS: dict[Rule, str] = {
     "oracle": "task_steps",
 }
 """The optional field of ``Rollout`` that a rule reads."""
+
+_OF_RESPONSE = frozenset({"min_segment_tokens", "max_segment_tokens"})
+SETTINGS: dict[Rule, frozenset[str]] = {
+    "fixed_k": frozenset({"num_segments"}),
+    "fixed_length": frozenset({"segment_tokens"}),
+    "delimiter": _OF_RESPONSE,
+    "entropy": _OF_RESPONSE | {"entropy_threshold"},
+    "random": _OF_RESPONSE | {"segment_tokens"},
+    "oracle": _OF_RESPONSE,
+}
+"""The settings of an objective that a rule reads."""
 
 
 def cut(

@@ -76,7 +76,8 @@ BOUNDS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("settings", SUBSEQUENCE + BOUNDS, ids=lambda s: "-".join(map(str, s.values())))
 def test_subsequence_equals_the_scalar_formula(settings: dict[str, Any]) -> None:
     case = random_case(spread=0.25, seed=1)
-    given = {**settings, "num_segments": 3, "segment_tokens": 2, "clip_low": 0.15, "clip_high": 0.25}
+    size = {"num_segments": 3} if settings.get("segment_rule", "fixed_k") == "fixed_k" else {"segment_tokens": 2}
+    given = {**settings, **size, "clip_low": 0.15, "clip_high": 0.25}
     rows = scalar.rows_of(case)
     advantages = scalar.group_advantages(rows, scalar.empty_responses(case), 1e-6)
     rule = settings.get("segment_rule", "fixed_k")

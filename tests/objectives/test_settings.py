@@ -60,7 +60,13 @@ OF_ONE: dict[tuple[str, str], tuple[tuple[Any, ...], tuple[Any, ...]]] = {
     ("topr", "baseline"): ((-1.1, 1.1), (-1, 1)),
     ("ppo", "dual_clip"): ((0.9, 0, -1, INF), (1.1,)),
 }
-WITH: dict[tuple[str, str], dict[str, Any]] = {("gspo_subsequence", "dual_clip"): {"clip_mode": "one_sided"}}
+WITH: dict[tuple[str, str], dict[str, Any]] = {
+    ("gspo_subsequence", "dual_clip"): {"clip_mode": "one_sided"},
+    ("gspo_subsequence", "segment_tokens"): {"segment_rule": "fixed_length"},
+    ("gspo_subsequence", "entropy_threshold"): {"segment_rule": "entropy"},
+    ("gspo_subsequence", "min_segment_tokens"): {"segment_rule": "delimiter"},
+    ("gspo_subsequence", "max_segment_tokens"): {"segment_rule": "oracle"},
+}
 NUMBERS = [
     (name, item.name)
     for name, cls in sorted(objectives.classes().items())
@@ -113,10 +119,26 @@ ASKED: dict[str, tuple[str, int, frozenset[str]]] = {
     "rloo": ("any", 2, NOTHING),
     "sapo": ("several", 2, NOTHING),
     "topr": ("any", 1, NOTHING),
+    "tppo": ("several", 1, frozenset({"values", "old_values", "window_mask"})),
     "vespo": ("several", 2, NOTHING),
 }
 
 
 def test_what_each_objective_asks_of_the_engine() -> None:
-    found = {name: objectives.make(name) for name in ASKED}
+    found = {name: objectives.make(name) for name in objectives.names()}
     assert {name: (one.updates_per_rollout, one.min_group_size, one.requires) for name, one in found.items()} == ASKED
+
+
+@pytest.mark.parametrize(
+    ("settings", "what"),
+    [
+        ({"segment_tokens": 8}, "segment_tokens = 8 is not read with segment_rule = 'fixed_k'"),
+        ({"segment_rule": "fixed_length", "num_segments": 2}, "num_segments = 2 is not read"),
+        ({"segment_rule": "fixed_length", "min_segment_tokens": 2}, "min_segment_tokens = 2 is not read"),
+        ({"segment_rule": "random", "entropy_threshold": 2.0}, "entropy_threshold = 2.0 is not read"),
+        ({"advantages": "rloo", "std_eps": 0.1}, "std_eps = 0.1 is not read with advantages = 'rloo'"),
+    ],
+)
+def test_a_setting_that_nothing_would_read_is_refused(settings: dict[str, Any], what: str) -> None:
+    with pytest.raises(ValueError, match=what):
+        objectives.make("gspo_subsequence", **settings)
