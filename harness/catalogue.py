@@ -38,7 +38,7 @@ def check(name: str) -> list[Claim]:
     plugin = Plugin(name=name)
     cls = plugins.find_any(name)
     if issubclass(cls, Task):
-        return _check_task(plugins.task(plugin))
+        return _check_task(plugins.task(Plugin(name=name, **dict(cls.sample))))
     from objectives import contract
 
     if issubclass(cls, objectives.Objective):

@@ -167,10 +167,8 @@ def _known(kind: Kind) -> tuple[type, Mapping[str, type]]:
     try:
         if kind == "task":
             import tasks
-            from objectives.registry import discover
 
-            found, names = discover("tasks", tasks.Task), tasks.names()
-            return tasks.Task, {name: cls for name, cls in found.items() if name in names}
+            return tasks.Task, tasks.classes()
         import objectives
 
         if kind == "objective":

@@ -1,7 +1,7 @@
 """Tasks with verifiable answers: prompts, gold responses, verdicts. Knows nothing of objectives or harness."""
 
 from tasks.base import SPLITS, VERDICTS, Demonstration, Example, Score, Split, Task, Verdict
-from tasks.registry import make, names
+from tasks.registry import classes, make, names
 from tasks.settings import build
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "Task",
     "Verdict",
     "build",
+    "classes",
     "make",
     "names",
 ]

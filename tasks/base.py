@@ -7,7 +7,7 @@ that could not be computed (``infra``) is NaN, never 0.
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 __all__ = ["SPLITS", "VERDICTS", "Demonstration", "Example", "Score", "Split", "Task", "Verdict"]
 
@@ -64,7 +64,14 @@ class Demonstration:
 
 
 class Task(ABC):
-    """A source of problems with verifiable answers. A subclass is a frozen dataclass; its fields are its settings."""
+    """A source of problems with verifiable answers. A subclass is a frozen dataclass; its fields are its settings.
+
+    Attributes:
+        sample: settings under which the task needs nothing from outside (no data set, no network); the contract is
+            checked with them.
+    """
+
+    sample: ClassVar[Mapping[str, object]] = {}
 
     @abstractmethod
     def examples(self, split: Split) -> Sequence[Example]:
@@ -93,6 +100,14 @@ class Task(ABC):
     @abstractmethod
     def fingerprint(self) -> str:
         """Return a hash of everything that decides prompts and verdicts: settings, examples, version of the rules."""
+
+    def answer(self, response: str) -> str | None:
+        """Return the final answer of a response in a form that equal answers share, for majority votes.
+
+        None where the response has no answer; a task whose answers cannot be voted on (programs) keeps this default.
+        """
+        del response
+        return None
 
     def step_starts(self, response: str) -> Sequence[int] | None:
         """Return where the steps of a response begin, character offsets in rising order; None: the task names none."""

@@ -1,18 +1,22 @@
-"""Finding tasks by presence: a module of the package with one concrete Task is a task, its file name is the name."""
+"""Finding tasks by presence: a module of the package with one concrete Task is a task, its file name is the name.
+
+A module that makes several tasks names them itself, in ``TASKS: dict[str, type[Task]]``.
+"""
 
 import importlib
 import inspect
 import pkgutil
+from collections.abc import Mapping
 from types import ModuleType
 
 import tasks
 from tasks.base import Task
 from tasks.settings import build, near_match
 
-__all__ = ["make", "names"]
+__all__ = ["classes", "make", "names"]
 
 # Modules that hold no task by design; skipping them keeps a look-up from importing what it does not need.
-_HELPERS = frozenset({"base", "contract", "registry", "sandbox", "settings", "splits"})
+_HELPERS = frozenset({"answers", "base", "contract", "registry", "sandbox", "settings", "sources", "splits"})
 
 
 def _load(name: str) -> ModuleType:
@@ -24,8 +28,10 @@ def _load(name: str) -> ModuleType:
         ) from error
 
 
-def _task_class(module: ModuleType) -> type[Task] | None:
-    """Return the one concrete task that ``module`` defines, None where it defines none."""
+def _task_classes(name: str, module: ModuleType) -> Mapping[str, type[Task]]:
+    """Return the tasks that ``module`` defines by name, none where it defines none."""
+    if hasattr(module, "TASKS"):
+        return module.TASKS
     own = [
         value
         for value in vars(module).values()
@@ -36,24 +42,33 @@ def _task_class(module: ModuleType) -> type[Task] | None:
     ]
     if len(own) > 1:
         found = ", ".join(sorted(cls.__name__ for cls in own))
-        raise ValueError(f"{module.__name__} defines {len(own)} tasks ({found}), expected one; give each its own file")
-    return own[0] if own else None
+        raise ValueError(
+            f"{module.__name__} defines {len(own)} tasks ({found}), expected one; give each its own file or name them "
+            "in TASKS"
+        )
+    return {name: own[0]} if own else {}
 
 
-def _classes() -> dict[str, type[Task]]:
+def classes() -> dict[str, type[Task]]:
+    """Return {name: class} of all tasks, sorted by name.
+
+    Raises:
+        ValueError: a module of the package cannot be imported, defines two tasks without naming them, or a name that
+            another one has.
+    """
     importlib.invalidate_caches()
-    found = sorted({info.name for info in pkgutil.iter_modules(tasks.__path__)} - _HELPERS)
-    classes = {name: _task_class(_load(name)) for name in found}
-    return {name: cls for name, cls in classes.items() if cls is not None}
+    found: dict[str, type[Task]] = {}
+    for module in sorted({info.name for info in pkgutil.iter_modules(tasks.__path__)} - _HELPERS):
+        own = _task_classes(module, _load(module))
+        if twice := sorted(found.keys() & own.keys()):
+            raise ValueError(f"tasks/{module}.py defines {twice[0]!r}, which another file has defined; rename it")
+        found.update(own)
+    return dict(sorted(found.items()))
 
 
 def names() -> list[str]:
-    """Return the names of all tasks, sorted.
-
-    Raises:
-        ValueError: a module of the package cannot be imported or defines two tasks.
-    """
-    return list(_classes())
+    """Return the names of all tasks, sorted; raises as ``classes`` does."""
+    return list(classes())
 
 
 def make(name: str, **settings: object) -> Task:
@@ -72,7 +87,7 @@ def make(name: str, **settings: object) -> Task:
     Example:
         >>> make("arithmetic", operands=[2], max_operand=9).prompt(...)
     """
-    classes = _classes()
-    if name not in classes:
-        raise ValueError(f"unknown task {name!r}{near_match(name, classes)}; tasks: {', '.join(classes)}")
-    return build(classes[name], settings)
+    known = classes()
+    if name not in known:
+        raise ValueError(f"unknown task {name!r}{near_match(name, known)}; tasks: {', '.join(known)}")
+    return build(known[name], settings)
