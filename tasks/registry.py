@@ -16,7 +16,9 @@ from tasks.settings import build, near_match
 __all__ = ["classes", "make", "names"]
 
 # Modules that hold no task by design; skipping them keeps a look-up from importing what it does not need.
-_HELPERS = frozenset({"answers", "base", "contract", "registry", "sandbox", "settings", "sources", "splits"})
+_HELPERS = frozenset(
+    {"answers", "base", "code_task", "contract", "registry", "sandbox", "settings", "sources", "splits"}
+)
 
 
 def _load(name: str) -> ModuleType:

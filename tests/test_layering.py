@@ -13,7 +13,9 @@ PACKAGES = {"objectives": set[str](), "tasks": set[str](), "harness": {"objectiv
 FILES = [file for package in PACKAGES for file in sorted((ROOT / package).rglob("*.py"))]
 MAX_LINES = 250
 # Beside torch, objectives may use the standard library only.
-TASK_LIBRARIES = {"numpy", "pydantic_monty"}
+TASK_LIBRARIES = {"numpy", "pydantic_monty", "datasets", "huggingface_hub", "reasoning_gym"}
+# Run by a Python of its own that knows none of the packages: its modules lie beside each other.
+SANDBOXED = {"driver", "isolation", "wire"}
 
 
 def imported(file: Path) -> Iterator[str]:
@@ -34,7 +36,7 @@ def test_imports_run_one_way(file: Path) -> None:
     if package == "objectives":
         assert foreign <= {"torch"}
     if package == "tasks":
-        assert foreign <= TASK_LIBRARIES
+        assert foreign <= (SANDBOXED if file.parent.name == "child" else TASK_LIBRARIES)
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda f: str(f.relative_to(ROOT)))

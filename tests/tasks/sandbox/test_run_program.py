@@ -8,8 +8,7 @@ import sys
 
 import pytest
 
-from tasks import sandbox
-from tasks.sandbox import Limits, Outcome, run_program
+from tasks.sandbox import Limits, Outcome, monty, run_program
 
 
 def test_one_value_a_call_in_order():
@@ -140,28 +139,28 @@ class _Dies:
 
 
 def test_a_machine_without_processes_is_infra_and_not_wrong(monkeypatch):
-    monkeypatch.setattr(sandbox, "_checkout", lambda limits: _Dies(BlockingIOError("no more processes")))
+    monkeypatch.setattr(monty, "checkout", lambda limits: _Dies(BlockingIOError("no more processes")))
     outcome = run_program("def f(x): return x", [(1,)])
     assert (outcome.failure, outcome.values) == ("infra", ())
     assert "no more processes" in outcome.reason
 
 
 def test_a_program_that_alone_breaks_the_sandbox_is_an_error(monkeypatch):
-    real = sandbox._checkout
+    real = monty.checkout
     monkeypatch.setattr(
-        sandbox, "_checkout", lambda limits: _Dies(OSError("died")) if limits.recursion == 7 else real(limits)
+        monty, "checkout", lambda limits: _Dies(OSError("died")) if limits.recursion == 7 else real(limits)
     )
     assert run_program("def f(x): return x", [(1,)], Limits(recursion=7)).failure == "error"
 
 
 def test_a_missing_executable_is_said_at_once(monkeypatch):
-    monkeypatch.setattr(sandbox, "_checkout", lambda limits: _Dies(FileNotFoundError("monty")))
+    monkeypatch.setattr(monty, "checkout", lambda limits: _Dies(FileNotFoundError("monty")))
     with pytest.raises(FileNotFoundError):
         run_program("def f(x): return x", [(1,)])
 
 
 def test_a_killed_worker_is_replaced():
-    with sandbox._checkout(Limits()) as session:
+    with monty.checkout(Limits()) as session:
         os.kill(session.worker_pid, signal.SIGKILL)
     assert run_program("def f(x): return x", [(1,)]).values == (1,)
 
@@ -173,8 +172,8 @@ def _in_child(queue):
         queue.put(str(error))
 
 
-@pytest.mark.parametrize(("method", "answer"), [("spawn", (2,)), ("fork", "the sandbox was started before")])
-def test_a_child_process_runs_programs_or_says_why_not(method, answer):
+@pytest.mark.parametrize("method", ["spawn", "fork", "forkserver"])
+def test_a_child_process_runs_programs_too(method):
     assert run_program("def f(x): return x", [(1,)]).values == (1,)
     context = multiprocessing.get_context(method)
     queue = context.SimpleQueue()
@@ -183,7 +182,7 @@ def test_a_child_process_runs_programs_or_says_why_not(method, answer):
     child.join(60)
     assert child.exitcode == 0
     got = queue.get()
-    assert got[: len(answer)] == answer
+    assert got == (2,)
     assert run_program("def f(x): return x", [(3,)]).values == (3,)
 
 

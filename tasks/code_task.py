@@ -1,0 +1,121 @@
+"""What tasks share whose responses are programs: reading the program out of a response, judging it, partial credit."""
+
+import re
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tasks.base import Demonstration, Example, Score
+from tasks.sandbox import Limits, Result
+from tasks.settings import require
+from tasks.sources import DataTask
+
+__all__ = ["CodeTask", "fenced", "read_program"]
+
+_FENCE = re.compile(r"^```[ \t]*([A-Za-z0-9+#_-]*)[^\n]*\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE)
+_PYTHON = frozenset({"", "python", "python3", "py"})
+_MAX_RESPONSE = 100_000  # characters; longer ones are refused unread
+_CHECKS = 256  # checks an item at most
+
+
+def fenced(code: str) -> str:
+    """Return ``code`` as a Markdown block."""
+    return f"```python\n{code.rstrip()}\n```"
+
+
+def read_program(response: str) -> str | Score:
+    """Return the program of a response: its last Markdown block of Python, or all of it where it has no block.
+
+    Returns:
+        The source, or the verdict "format" on a response that is empty, too long, or whose last block is not closed or
+        not Python.
+    """
+    if len(response) > _MAX_RESPONSE:
+        return Score(0.0, "format", f"{len(response)} characters, at most {_MAX_RESPONSE}")
+    text = response.replace("\r\n", "\n")
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        return Score(0.0, "format", "half a surrogate pair")
+    blocks = list(_FENCE.finditer(text))
+    if not blocks:
+        if "```" in text:
+            return Score(0.0, "format", "a block that is not closed")
+        return text if text.strip() else Score(0.0, "format", "no program")
+    last = blocks[-1]
+    if "```" in text[last.end() :]:
+        return Score(0.0, "format", "a block that is not closed")
+    if last[1].lower() not in _PYTHON:
+        return Score(0.0, "format", f"a block of {last[1][:20]}, expected Python")
+    return last[2] if last[2].strip() else Score(0.0, "format", "no program")
+
+
+@dataclass(frozen=True)
+class CodeTask(DataTask):
+    """A task over published programming problems.
+
+    Attributes:
+        timeout_seconds: computing time of a program with all its tests, and again what one run of it may take where it
+            reads standard input; a program that waits is stopped after twice as long.
+        memory_bytes: heap of a program.
+        partial_credit: a response that passes some tests earns their share, below 1; else only all of them pay.
+    """
+
+    timeout_seconds: float = 6.0
+    memory_bytes: int = 256_000_000
+    partial_credit: bool = False
+
+    max_checks: ClassVar[int] = _CHECKS
+
+    def __post_init__(self) -> None:
+        """Refuse settings that are out of range."""
+        super().__post_init__()
+        require(self.timeout_seconds > 0, "timeout_seconds", self.timeout_seconds, "seconds > 0, e.g. 6.0")
+        least = 16_000_000
+        require(self.memory_bytes >= least, "memory_bytes", self.memory_bytes, f"bytes >= {least}, e.g. 256000000")
+
+    @property
+    def limits(self) -> Limits:
+        """Return what a program may use."""
+        return Limits(
+            seconds=self.timeout_seconds / 2,  # text and calls each
+            wall_seconds=2 * self.timeout_seconds,
+            memory_bytes=self.memory_bytes,
+            recursion=1000,
+            print_bytes=1_000_000,
+            values=200_000,
+        )
+
+    @abstractmethod
+    def program(self, example: Example, response: str) -> str | Score:
+        """Return the source that is judged, or the verdict on a response that holds none."""
+
+    @abstractmethod
+    def judge(self, programs: Sequence[tuple[Example, str]]) -> Sequence[tuple[Sequence[Result], int]]:
+        """Return the results of each program and how many tests it has; where results are fewer, it failed there."""
+
+    def demonstrations(self, example: Example) -> Sequence[Demonstration]:
+        """Return the published solution."""
+        return (Demonstration(self.gold(example), "bare"),)
+
+    def score(self, example: Example, response: str) -> Score:
+        """Return pass where every test is passed, else what the first other one showed."""
+        return self.score_many([(example, response)])[0]
+
+    def score_many(self, pairs: Iterable[tuple[Example, str]]) -> list[Score]:
+        """Return one score a pair, in order; equal programs for one example are run once."""
+        read = [(example, self.program(example, response)) for example, response in pairs]
+        chosen = {(example.id, found): (example, found) for example, found in read if isinstance(found, str)}
+        judged = dict(zip(chosen, self.judge(list(chosen.values())), strict=True)) if chosen else {}
+        return [self._score(*judged[example.id, found]) if isinstance(found, str) else found for example, found in read]
+
+    def _score(self, results: Sequence[Result], total: int) -> Score:
+        passed = sum(result.verdict == "pass" for result in results)
+        failed = next((result for result in results if result.verdict != "pass"), None)
+        if failed is None and passed == total:
+            return Score(1.0, "pass")
+        if failed is None:
+            return Score(0.0, "error", f"{passed} of {total} tests were judged")
+        if failed.verdict == "infra":
+            return Score(float("nan"), "infra", failed.reason)
+        share = passed / total if self.partial_credit else 0.0
+        return Score(share, failed.verdict, f"{failed.reason} ({passed} of {total} tests)" if share else failed.reason)

@@ -1,0 +1,187 @@
+"""Judges a program by a suite of checks: what it is asked runs in one process, what it is held against in another."""
+
+import concurrent.futures
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from tasks.base import Verdict
+from tasks.sandbox import monty, relay, servers
+from tasks.sandbox.checks import TEST_MODULES, Check, Suite
+from tasks.sandbox.child.wire import WireError, encode
+from tasks.sandbox.outcome import Failure, Limits, line
+from tasks.sandbox.program import Program, SandboxError
+
+__all__ = ["TRIES", "WORKERS", "Candidate", "Result", "judge", "judge_many"]
+
+_FIRST_LOOK_SECONDS = 0.25
+TRIES = 2
+_IMPORTS = f"import {', '.join(sorted(TEST_MODULES))}"
+WORKERS = min(16, os.cpu_count() or 1)
+
+
+@dataclass(frozen=True)
+class Result:
+    """The verdict of one check, or of a program that has none.
+
+    Attributes:
+        verdict: pass, wrong (another value), or what stopped the program there.
+        reason: one line for a reader, "" where it passed.
+    """
+
+    verdict: Verdict
+    reason: str = ""
+
+
+class Candidate(Protocol):
+    """A program that can be asked, in either tier."""
+
+    def load(self, code: str) -> Failure | None:
+        """Run the program's text."""
+        ...
+
+    def run(self, text: str) -> Failure | None:
+        """Run statements after it, such as a data set's set-up."""
+        ...
+
+    def evaluate(self, text: str) -> Any:
+        """Return an expression's value, or the failure."""
+        ...
+
+    def call(self, name: str, arguments: Sequence[Any]) -> Any:
+        """Return what a function returns for plain arguments, or the failure."""
+        ...
+
+
+def judge_many(programs: Sequence[tuple[str, Suite]], limits: Limits, whole: bool = False) -> list[list[Result]]:
+    """Return what ``judge`` gives for each program, in order; as many at a time as there are processors."""
+    if monty.forked():
+        return relay.call(judge_many, programs, limits, whole)
+    if len(programs) <= 1:
+        return [judge(code, suite, limits, whole) for code, suite in programs]
+    with concurrent.futures.ThreadPoolExecutor(WORKERS) as threads:
+        return list(threads.map(lambda pair: judge(pair[0], pair[1], limits, whole), programs))
+
+
+def judge(code: str, suite: Suite, limits: Limits, whole: bool = False) -> list[Result]:
+    """Judge one program.
+
+    A short look in Monty comes first; what does not pass every check there is judged again by CPython, whose word
+    counts, within what is left of ``limits.seconds``.
+
+    Args:
+        code: Python source; any text.
+        suite: the checks.
+        limits: of the program.
+        whole: judge all checks; else the first one that is not passed is the last one.
+
+    Returns:
+        One result a check, in order; one "infra" where the sandbox itself does not run, one failure where the program
+        does not load.
+    """
+    if monty.forked():
+        return relay.call(judge, code, suite, limits, whole)
+    look = min(_FIRST_LOOK_SECONDS, limits.seconds / 4)
+    rest, reason = replace(limits, seconds=limits.seconds - look), ""
+    for _ in range(TRIES):
+        try:
+            first = _in_monty(code, suite, replace(limits, seconds=look))
+            if all(result.verdict == "pass" for result in first):
+                return first
+            return _in_cpython(code, suite, rest, whole)
+        except (SandboxError, OSError) as error:
+            reason = line(str(error))
+    return [Result("infra", reason)]
+
+
+def _in_monty(code: str, suite: Suite, limits: Limits) -> list[Result]:
+    import pydantic_monty
+
+    try:
+        with monty.checkout(limits) as session:
+            return _ask(monty.InMonty(session, limits), code, suite, limits, whole=False)
+    except (pydantic_monty.MontyCrashedError, *monty.LOST) as error:
+        return [Result("unsupported", line(str(error)))]
+
+
+def _in_cpython(code: str, suite: Suite, limits: Limits, whole: bool) -> list[Result]:
+    with servers.process(limits) as program:
+        return _ask(servers.InCPython(program), code, suite, limits, whole)
+
+
+def _ask(candidate: Candidate, code: str, suite: Suite, limits: Limits, whole: bool) -> list[Result]:
+    """Judge a program in a fresh process."""
+    failure = candidate.load(code) or (candidate.run(suite.setup) if suite.setup else None)
+    if failure:
+        return [Result(failure.verdict, failure.reason)]
+    results: list[Result] = []
+    for check in suite.checks:
+        results.append(_check(candidate, check, suite, limits))
+        if results[-1].verdict != "pass" and not whole:
+            break
+    return results
+
+
+def _check(candidate: Candidate, check: Check, suite: Suite, limits: Limits) -> Result:
+    if check.driver:
+        return _drive(candidate, check, suite, limits)
+    values = [candidate.evaluate(call) for call in check.calls]
+    for value in values:
+        if isinstance(value, Failure):
+            return Result(value.verdict, value.reason)
+    if not check.expression:
+        right = values[0] == check.expected
+        return Result("pass") if right else _wrong(check, values[0])
+    with servers.process(limits) as judging:
+        return _held(judging, check, suite, values)
+
+
+def _held(judging: Program, check: Check, suite: Suite, values: Sequence[Any]) -> Result:
+    """Evaluate the judge's side of an assertion over the program's values."""
+    if failure := _prepare(judging, suite, []):
+        return failure
+    try:
+        inputs = encode({f"_value{i}": value for i, value in enumerate(values)})
+    except WireError as error:
+        return Result("error", line(str(error)))
+    held = judging.ask("judge", text=f"bool({check.expression})", inputs=inputs)
+    if isinstance(held, Failure):
+        return Result("wrong", f"{_shown(check)}: {held.reason}"[:200])
+    return Result("pass") if held is True else _wrong(check, values[0])
+
+
+def _drive(candidate: Candidate, check: Check, suite: Suite, limits: Limits) -> Result:
+    """Run a test program that calls the candidate's functions; the first call that fails is the program's failure."""
+    failures: list[Failure] = []
+
+    def answer(asked: list[Any]) -> Any:
+        value = candidate.call(str(asked[0]), asked[1])
+        if isinstance(value, Failure):
+            failures.append(value)
+        return value
+
+    with servers.process(limits) as judging:
+        if failure := _prepare(judging, suite, check.names):
+            return failure
+        done = judging.ask("run", on_ask=answer, text=check.driver)
+    if failures:
+        return Result(failures[0].verdict, failures[0].reason)
+    if isinstance(done, Failure):
+        return Result("wrong", line(f"{_shown(check)}: {done.reason}"))
+    return Result("pass")
+
+
+def _prepare(judging: Program, suite: Suite, names: Sequence[str]) -> Result | None:
+    failure = judging.ask("load", code=_IMPORTS, main=False, judged=[]) or judging.ask(
+        "load", code=suite.support, main=False, judged=list(names)
+    )
+    return Result("infra", f"the tests' own helpers do not run: {failure.reason}") if failure else None
+
+
+def _wrong(check: Check, value: Any) -> Result:
+    return Result("wrong", line(f"{_shown(check)}: got {repr(value)[:60]}"))
+
+
+def _shown(check: Check) -> str:
+    return " ".join(check.text.split())[:90]

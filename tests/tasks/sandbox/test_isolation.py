@@ -1,0 +1,195 @@
+"""Locked-in processes: nothing gets out, nothing is left behind, and the pool goes on."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import pytest
+
+from tasks.sandbox import Limits, servers
+from tasks.sandbox.outcome import Failure
+from tasks.sandbox.probes import PROBES
+from tasks.sandbox.program import SandboxError
+from tasks.sandbox.server import PROGRAM_MODULES, ServerPool
+
+LIMITS = Limits(seconds=0.5, wall_seconds=4.0, memory_bytes=100_000_000)
+
+
+@pytest.fixture
+def pool():
+    pool = ServerPool(PROGRAM_MODULES)
+    yield pool
+    pool.close()
+
+
+def run(pool, code, *texts, limits=LIMITS):
+    with pool.program(limits) as program:
+        found = [program.ask("load", code=code, main=False, judged=[])]
+        found += [program.ask("eval", text=text) for text in texts]
+    return found
+
+
+def processes():
+    """Every process of the machine that this one can see, by command."""
+    found = {}
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                found[int(entry.name)] = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+    return found
+
+
+def of_sandbox():
+    return {pid for pid, command in processes().items() if b"sandbox/child" in command}
+
+
+def ours_of_tmp():
+    return sorted(name for name in os.listdir(tempfile.gettempdir()) if name.startswith("evengrad"))
+
+
+def test_every_lock_holds_here():
+    assert servers.self_test() == ()
+
+
+@pytest.mark.parametrize("name", PROBES)
+def test_a_probe_finds_a_lock_that_is_open(name):
+    """Without isolation the same code gets through, so a probe that fails says something."""
+    if name in ("takes memory without limit", "computes without limit", "changes its user", "writes files"):
+        pytest.skip("bounded by a limit of the process as well, or harmful to try")
+    if name in ("starts a process", "starts a thread") and os.geteuid() != 0:
+        pytest.skip("bounded by a limit of the process as well, which does not bind root")
+    loose = ServerPool(PROGRAM_MODULES, isolate=False)
+    try:
+        assert run(loose, PROBES[name])[0] is None
+    finally:
+        loose.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+def test_locks_hold_for_a_user_without_rights_too(tmp_path):
+    """The whole tier, started by nobody, in a user namespace of its own."""
+    code = (
+        "import os, sys\nos.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)\n"
+        f"sys.path[:0] = {sys.path!r}\n"
+        "from tasks.sandbox import servers\nprint(servers.self_test())\n"
+    )
+    if subprocess.run(
+        [sys.executable, "-c", "import os\nos.setresuid(65534, 65534, 65534)\nimport json; open(json.__file__)"],
+        capture_output=True,
+        check=False,
+    ).returncode:
+        pytest.skip("this interpreter lies where nobody else can read it")
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd="/", env={"TMPDIR": "/tmp"}
+    )
+    if "Permission denied" in done.stderr:
+        pytest.skip("the project lies where nobody else can read it")
+    assert done.stdout.strip() == "()", done.stderr
+
+
+def test_a_program_sees_no_files_and_is_nobody(pool):
+    seen = run(
+        pool,
+        "import os\ndef seen():\n    try: return os.listdir('/')\n    except OSError: return []",
+        "seen()",
+        "os.getuid() != 0 and os.geteuid() != 0",
+        "len(os.environ)",
+    )
+    assert seen[1] == []
+    if os.geteuid() == 0:
+        assert seen[2] is True
+    assert seen[3] <= 3
+
+
+def test_a_program_cannot_write_to_what_it_was_given(pool):
+    (_, failed) = run(pool, "", "open('/x', 'w')")
+    assert isinstance(failed, Failure)
+    (_, failed) = run(pool, "import os", "os.write(0, b'x')")
+    assert not isinstance(failed, int) or failed == 1  # its own copy of standard input, gone with it
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import os\nwhile True: os.fork()",
+        "import threading\nwhile True: threading.Thread(target=print).start()",
+        "import os\ntry:\n    os.fork()\nexcept OSError: pass\nwhile True: pass",
+        "import signal\nfor s in range(1, 65):\n    try: signal.signal(s, signal.SIG_IGN)\n"
+        "    except (OSError, ValueError): pass\nwhile True: pass",
+        "import os, signal\nos.kill(-1, signal.SIGKILL)",
+        "import os, signal\nos.kill(1, signal.SIGKILL)",
+        "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)",
+        "import os\nfor d in range(64):\n    try: os.close(d)\n    except OSError: pass\nwhile True: pass",
+        "import os\nfor d in range(3, 10):\n    try: os.write(d, b'\\xff' * 1000)\n    except OSError: pass",
+        "import os\nfor d in range(3, 10):\n    try: os.write(d, b'\\0\\0\\0\\x0d{\"value\": 7}\\n')\n"
+        "    except OSError: pass",
+        "import faulthandler, ctypes\nctypes.string_at(0)",
+        "a = []\nwhile True: a.append(bytearray(10**6))",
+        "x = 9**9**9",
+        "def f(n): return f(n + 1)\nimport sys\nsys.setrecursionlimit(10**9)\nf(0)",
+        "import threading\nl = threading.Lock(); l.acquire(); l.acquire()",
+        "input()",
+        "import atexit, os\natexit.register(os._exit, 0)\nraise SystemExit(0)",
+    ],
+)
+def test_nothing_is_left_of_a_hostile_program_and_the_next_one_runs(pool, code):
+    run(pool, "x = 1")
+    before, files, alarm = of_sandbox(), ours_of_tmp(), signal.getitimer(signal.ITIMER_REAL)[0]
+    found = run(pool, code, "1 + 1", limits=Limits(seconds=0.2, wall_seconds=1.5, memory_bytes=100_000_000))
+    assert found[1] != 4
+    assert of_sandbox() == before
+    assert ours_of_tmp() == files
+    assert alarm - 60 <= signal.getitimer(signal.ITIMER_REAL)[0] <= alarm  # the test's own
+    assert run(pool, "x = 3", "x + 1") == [None, 4]
+
+
+def test_a_killed_server_is_replaced(pool):
+    assert run(pool, "", "1 + 1") == [None, 2]
+    os.kill(pool._all[0]._process.pid, signal.SIGKILL)
+    pool._all[0]._process.wait()
+    with pytest.raises(SandboxError):
+        run(pool, "", "1 + 1")
+    assert run(pool, "", "2 + 2") == [None, 4]
+
+
+def test_a_pool_that_is_closed_leaves_no_process():
+    before = of_sandbox()
+    pool = ServerPool(PROGRAM_MODULES)
+    run(pool, "x = 1")
+    assert len(of_sandbox()) > len(before)
+    pool.close()
+    assert of_sandbox() == before
+
+
+@pytest.mark.parametrize("end", ["", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"])
+def test_a_process_that_ends_in_whatever_way_leaves_no_server(end):
+    before = of_sandbox()
+    code = (
+        f"import sys; sys.path[:0] = {sys.path!r}\n"
+        "from tasks.sandbox import servers\nfrom tasks.sandbox.outcome import Limits\n"
+        "with servers.process(Limits()) as program:\n    print(program.ask('eval', text='1+1'), flush=True)\n" + end
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "2", done.stderr
+    deadline = time.monotonic() + 10
+    while of_sandbox() != before and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert of_sandbox() == before
+
+
+def test_computing_time_counts_and_waiting_for_the_judge_does_not(pool):
+    with pool.program(Limits(seconds=0.3, wall_seconds=5)) as program:
+        program.ask("load", code="x = 1", main=False, judged=[])
+        time.sleep(0.8)
+        assert program.ask("eval", text="x + 1") == 2
+
+
+def test_output_beyond_the_limit_fails(pool):
+    (failed,) = run(pool, "print('a' * 10**6, flush=True)", limits=Limits(print_bytes=1000))
+    assert isinstance(failed, Failure)
