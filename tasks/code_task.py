@@ -2,7 +2,7 @@
 
 import re
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,7 +16,6 @@ __all__ = ["CodeTask", "fenced", "read_program"]
 _FENCE = re.compile(r"^```[ \t]*([A-Za-z0-9+#_-]*)[^\n]*\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE)
 _PYTHON = frozenset({"", "python", "python3", "py"})
 _MAX_RESPONSE = 100_000  # characters; longer ones are refused unread
-_CHECKS = 256  # checks an item at most
 
 
 def fenced(code: str) -> str:
@@ -54,22 +53,22 @@ class CodeTask(DataTask):
     """A task over published programming problems.
 
     Attributes:
-        timeout_seconds: computing time of a program with all its tests, and again what one run of it may take where it
-            reads standard input; a program that waits is stopped after twice as long.
+        timeout_seconds: from the start of a program to its end, with all its tests; of one run where it reads standard
+            input. Half of it may be computing time, so that a busy machine stops no program that another would not.
         memory_bytes: heap of a program.
         partial_credit: a response that passes some tests earns their share, below 1; else only all of them pay.
     """
 
-    timeout_seconds: float = 6.0
+    timeout_seconds: float = 10.0
     memory_bytes: int = 256_000_000
     partial_credit: bool = False
 
-    max_checks: ClassVar[int] = _CHECKS
+    sample: ClassVar[Mapping[str, object]] = {"source": "sample", "timeout_seconds": 0.5}
 
     def __post_init__(self) -> None:
         """Refuse settings that are out of range."""
         super().__post_init__()
-        require(self.timeout_seconds > 0, "timeout_seconds", self.timeout_seconds, "seconds > 0, e.g. 6.0")
+        require(self.timeout_seconds > 0, "timeout_seconds", self.timeout_seconds, "seconds > 0, e.g. 10.0")
         least = 16_000_000
         require(self.memory_bytes >= least, "memory_bytes", self.memory_bytes, f"bytes >= {least}, e.g. 256000000")
 
@@ -77,8 +76,8 @@ class CodeTask(DataTask):
     def limits(self) -> Limits:
         """Return what a program may use."""
         return Limits(
-            seconds=self.timeout_seconds / 2,  # text and calls each
-            wall_seconds=2 * self.timeout_seconds,
+            seconds=self.timeout_seconds / 4,  # text and calls each
+            wall_seconds=self.timeout_seconds,
             memory_bytes=self.memory_bytes,
             recursion=1000,
             print_bytes=1_000_000,

@@ -68,7 +68,7 @@ def judge(code: str, suite: Suite, limits: Limits, whole: bool = False) -> list[
     """Judge one program.
 
     A short look in Monty comes first; what does not pass every check there is judged again by CPython, whose word
-    counts, within what is left of ``limits.seconds``.
+    counts, within what is left of the limits.
 
     Args:
         code: Python source; any text.
@@ -83,7 +83,8 @@ def judge(code: str, suite: Suite, limits: Limits, whole: bool = False) -> list[
     if monty.forked():
         return relay.call(judge, code, suite, limits, whole)
     look = min(_FIRST_LOOK_SECONDS, limits.seconds / 4)
-    rest, reason = replace(limits, seconds=limits.seconds - look), ""
+    left = limits.seconds - look, limits.wall_seconds - 2 * look
+    rest, reason = replace(limits, seconds=left[0], wall_seconds=left[1]), ""
     for _ in range(TRIES):
         try:
             first = _in_monty(code, suite, replace(limits, seconds=look))
@@ -164,16 +165,16 @@ def _drive(candidate: Candidate, check: Check, suite: Suite, limits: Limits) -> 
     with servers.process(limits) as judging:
         if failure := _prepare(judging, suite, check.names):
             return failure
-        done = judging.ask("run", on_ask=answer, text=check.driver)
+        done = judging.do("run", on_ask=answer, text=check.driver)
     if failures:
         return Result(failures[0].verdict, failures[0].reason)
-    if isinstance(done, Failure):
+    if done:
         return Result("wrong", line(f"{_shown(check)}: {done.reason}"))
     return Result("pass")
 
 
 def _prepare(judging: Program, suite: Suite, names: Sequence[str]) -> Result | None:
-    failure = judging.ask("load", code=_IMPORTS, main=False, judged=[]) or judging.ask(
+    failure = judging.do("load", code=_IMPORTS, main=False, judged=[]) or judging.do(
         "load", code=suite.support, main=False, judged=list(names)
     )
     return Result("infra", f"the tests' own helpers do not run: {failure.reason}") if failure else None

@@ -98,6 +98,11 @@ class Program:
             self._ended = self._end_process()
         return self._ended
 
+    def do(self, do: str, on_ask: Callable[[list[Any]], Any] | None = None, **arguments: Any) -> Failure | None:
+        """Have the program do something that has no value; one that comes back all the same is forged and ignored."""
+        outcome = self.ask(do, on_ask, **arguments)
+        return outcome if isinstance(outcome, Failure) else None
+
     def output(self) -> bytes:
         """Return what it has written to standard output."""
         return os.pread(self._stdout, self._limits.print_bytes, 0)

@@ -26,11 +26,11 @@ class InCPython:
 
     def load(self, code: str) -> Failure | None:
         """Run the program's text."""
-        return self._program.ask("load", code=code, main=False, judged=[])
+        return self._program.do("load", code=code, main=False, judged=[])
 
     def run(self, text: str) -> Failure | None:
         """Run statements after it."""
-        return self._program.ask("run", text=text)
+        return self._program.do("run", text=text)
 
     def evaluate(self, text: str) -> Any:
         """Return an expression's value, or the failure."""
@@ -86,7 +86,7 @@ def probe(pool: ServerPool) -> tuple[str, ...]:
     reached: list[str] = []
     for name, code in PROBES.items():
         with pool.program(limits) as program:
-            failure = program.ask("load", code=code, main=False, judged=[])
+            failure = program.do("load", code=code, main=False, judged=[])
         if failure is None:
             reached.append(name)
     return tuple(reached)

@@ -97,7 +97,7 @@ def _judge(code: str, case: Case, checker: str, limits: Limits) -> Result:
 
 def _run(code: str, case: Case, checker: str, limits: Limits) -> Result:
     with servers.process(limits, case.input.encode()) as program:
-        failure = program.ask("load", code=code, main=True, judged=[])
+        failure = program.do("load", code=code, main=True, judged=[])
         printed = program.output()
     if failure is not None:
         return Result(failure.verdict, failure.reason)
@@ -114,6 +114,6 @@ def _run(code: str, case: Case, checker: str, limits: Limits) -> Result:
 
 def _checked(checker: str, case: Case, got: str, limits: Limits) -> bool | Failure:
     with servers.process(limits) as program:
-        failure = program.ask("load", code=checker, main=False, judged=[])
+        failure = program.do("load", code=checker, main=False, judged=[])
         asked = servers.InCPython(program).call("check", [case.input, case.output, got]) if failure is None else failure
     return asked if isinstance(asked, Failure) else asked is True
