@@ -1,4 +1,6 @@
-"""The command line: ``evengrad train | sweep | report | eval | list | check``. Heavy imports wait for their command.
+"""The command line: ``evengrad train | sweep | report | eval | verify | samples | list | check``.
+
+Heavy imports wait for their command.
 
 Exit status: 0 done, 1 a run failed or a claim is broken, 2 bad input (one line on stderr), 130 interrupted.
 """
@@ -7,27 +9,20 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, TypeAlias
+from typing import TYPE_CHECKING
 
+from harness.arguments import FAILED, OK, Parser, add_command, add_settings, count
+from harness.cli_evaluation import add_eval, add_samples, add_verify
 from harness.config.errors import UserError
+
+if TYPE_CHECKING:
+    from harness.arguments import Commands
 
 __all__ = ["main"]
 
-OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+BAD_INPUT, INTERRUPTED = 2, 130
 _KINDS = ("objectives", "regions", "tasks", "policies", "figures")
-_SPLITS = ("validation", "test")
 _ENGINE = "harness.engine.train:run_cell"
-
-
-class _Parser(argparse.ArgumentParser):
-    """Complains in one line."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message} (see {self.prog} --help)")
-
-
-if TYPE_CHECKING:
-    Commands: TypeAlias = "argparse._SubParsersAction[_Parser]"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -57,8 +52,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-def _parser() -> _Parser:
-    parser = _Parser(
+def _parser() -> Parser:
+    parser = Parser(
         prog="evengrad",
         description="Compare policy-gradient objectives for language models at matched compute.",
         epilog="example: evengrad sweep results/quick/sweep.toml",
@@ -67,43 +62,41 @@ def _parser() -> _Parser:
     _add_train(commands)
     _add_sweep(commands)
     _add_report(commands)
-    _add_eval(commands)
+    add_eval(commands)
+    add_verify(commands)
+    add_samples(commands)
     _add_list(commands)
     _add_check(commands)
     return parser
 
 
-def _add(commands: "Commands", name: str, text: str, example: str) -> _Parser:
-    return commands.add_parser(name, help=text, description=text, epilog=f"example: {example}")
-
-
 def _add_train(commands: "Commands") -> None:
-    command = _add(
+    command = add_command(
         *(commands, "train", "Run or resume one run."),
         "evengrad train run.toml objective.name=gspo budget.amount=1e12 --out results/runs/one",
     )
     command.add_argument("config", type=Path, metavar="CONFIG.toml")
-    _add_settings(command)
+    _add_run_settings(command)
     command.add_argument("--out", type=Path, metavar="DIR", help="default: results/runs/<name of the file>")
     command.set_defaults(run=_train)
 
 
 def _add_sweep(commands: "Commands") -> None:
-    command = _add(
+    command = add_command(
         *(commands, "sweep", "Run or resume a sweep, then write its records, tables and figures."),
         "evengrad sweep results/quick/sweep.toml seeds=[0,1] --workers 2 --out results/runs/quick",
     )
     command.add_argument("sweep", type=Path, metavar="SWEEP.toml")
-    _add_settings(command)
+    _add_run_settings(command)
     command.add_argument("--out", type=Path, metavar="DIR", help="default: results/runs/<name of the study>")
     command.add_argument("--dry-run", action="store_true", help="check everything, list the cells and their cost")
-    command.add_argument("--workers", type=_count, metavar="N", help="cells at a time; default: the file's workers")
+    command.add_argument("--workers", type=count, metavar="N", help="cells at a time; default: the file's workers")
     command.add_argument("--retry-failed", action="store_true", help="run cells again that failed before")
     command.set_defaults(run=_sweep)
 
 
 def _add_report(commands: "Commands") -> None:
-    command = _add(
+    command = add_command(
         *(commands, "report", "Write the tables and figures of a study."),
         "evengrad report results/quick --figure learning_curves --out paper",
     )
@@ -115,19 +108,8 @@ def _add_report(commands: "Commands") -> None:
     command.set_defaults(run=_report)
 
 
-def _add_eval(commands: "Commands") -> None:
-    command = _add(
-        *(commands, "eval", "Evaluate the final weights of a run."),
-        "evengrad eval results/runs/one --split test --num-prompts 1000",
-    )
-    command.add_argument("run_folder", type=Path, metavar="RUN_DIR")
-    command.add_argument("--split", choices=_SPLITS, default="test")
-    command.add_argument("--num-prompts", type=_count, metavar="N", help="default: the run's eval.test_prompts")
-    command.set_defaults(run=_eval)
-
-
 def _add_list(commands: "Commands") -> None:
-    command = _add(
+    command = add_command(
         *(commands, "list", "List what there is to choose from, with settings and defaults."),
         "evengrad list objectives",
     )
@@ -136,7 +118,7 @@ def _add_list(commands: "Commands") -> None:
 
 
 def _add_check(commands: "Commands") -> None:
-    command = _add(
+    command = add_command(
         *(commands, "check", "Check that an objective, a trust region or a task keeps its contract."),
         "evengrad check my_objective.py:MyObjective",
     )
@@ -144,17 +126,9 @@ def _add_check(commands: "Commands") -> None:
     command.set_defaults(run=_check)
 
 
-def _add_settings(command: _Parser) -> None:
-    command.add_argument("settings", nargs="*", metavar="key=value", help="settings over the file's, as TOML values")
+def _add_run_settings(command: Parser) -> None:
+    add_settings(command)
     command.add_argument("--engine", default=_ENGINE, help=argparse.SUPPRESS)
-
-
-def _count(text: str) -> int:
-    """Parse a count; argparse turns the errors into its own."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} is less than 1")
-    return number
 
 
 def _train(options: argparse.Namespace) -> int:
@@ -182,17 +156,6 @@ def _report(options: argparse.Namespace) -> int:
     chosen = {"baseline": options.baseline, "figures": options.figure, "style": options.style}
     for path in write_reports(options.study, options.out or options.study, **chosen):
         _say(str(path))
-    return OK
-
-
-def _eval(options: argparse.Namespace) -> int:
-    import json
-
-    if not (options.run_folder / "config.json").is_file():
-        raise UserError(f"{options.run_folder} is no run's folder (config.json is missing)")
-    from harness.engine.evaluate import evaluate_run
-
-    _say(json.dumps(evaluate_run(options.run_folder, options.split, options.num_prompts), indent=1))
     return OK
 
 

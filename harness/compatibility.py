@@ -1,14 +1,18 @@
 """Refuse a run whose parts contradict each other, before anything is computed. No torch until a plug-in is built."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from harness import plugins
 from harness.config.errors import UserError
 from harness.config.schema import RunConfig
+from harness.engine.prompts import Prompts
+from harness.scoring import examples_of
+from tasks.base import Split
 
 if TYPE_CHECKING:
     from objectives import Objective
     from objectives.trust_region import TrustRegion
+    from tasks.base import Task
 
 __all__ = ["check_run", "exact_fields", "requirements"]
 
@@ -24,7 +28,7 @@ def check_run(config: RunConfig) -> dict[str, Any]:
         UserError: a plug-in cannot be built, or the objective wants another number of updates or a larger group.
     """
     chosen, region = plugins.objective(config.objective), plugins.trust_region(config.trust_region)
-    plugins.task(config.task)
+    task = plugins.task(config.task)
     name, updates = plugins.label(config.objective), config.update.minibatches * config.update.epochs
     wanted = chosen.updates_per_rollout
     if (wanted == "several" and updates == 1) or (wanted == "one" and updates > 1):
@@ -37,6 +41,8 @@ def check_run(config: RunConfig) -> dict[str, Any]:
             )
         )
     _check_parts(config, chosen, region)
+    _check_shaping(config, chosen, name)
+    _check_prompts(config, task)
     from objectives import Objective
 
     if type(chosen).keep_groups is not Objective.keep_groups and not config.rollout.max_resamples:
@@ -74,7 +80,7 @@ def _check_parts(config: RunConfig, objective: "Objective", region: "TrustRegion
     """Refuse parts of the run that an objective or a trust region cannot work with or without.
 
     Raises:
-        UserError: a teacher or segments are missing, or shaping or replay contradict the objective.
+        UserError: a teacher or segments are missing, or replay contradicts the objective.
     """
     name, missing = plugins.label(config.objective), region.reads_extras - objective.gives
     if "teacher_logprobs" in requirements(config) and not config.teacher.name:
@@ -86,8 +92,6 @@ def _check_parts(config: RunConfig, objective: "Objective", region: "TrustRegion
         )
     if config.rollout.window_tokens:
         _check_window(config, objective, name)
-    if config.shaping.name != "none" and "greedy_rewards" in objective.requires:
-        raise UserError(f"objective {name!r} compares with greedy rewards, which shaping.name leaves as they are")
     if config.replay.strategy != "none" and objective.updates_per_rollout == "one":
         raise UserError(f"objective {name!r} is valid on-policy only: set replay.strategy to none")
 
@@ -100,4 +104,47 @@ def _check_window(config: RunConfig, objective: "Objective", name: str) -> None:
             "from unfinished ones, such as tppo and ppo"
         )
     if config.replay.strategy != "none" or config.shaping.name != "none":
-        raise UserError("replay and shaping need responses that have ended: set rollout.window_tokens to 0")
+        raise UserError("replay and Bingo's reward need responses that have ended: set rollout.window_tokens to 0")
+    if config.shaping.length_penalty == "kimi":
+        raise UserError(
+            "shaping.length_penalty = 'kimi' compares the lengths of a group, whose responses end in different "
+            "iterations with a window: set rollout.window_tokens to 0, or take 'per_token'"
+        )
+    if config.prompts.filters:
+        raise UserError(
+            "prompts.min_pass_rate and max_pass_rate need groups that end together: set rollout.window_tokens to 0"
+        )
+
+
+def _check_shaping(config: RunConfig, objective: "Objective", name: str) -> None:
+    """Refuse rewards that an objective would compare with others of another kind, or punish twice.
+
+    Raises:
+        UserError: as said.
+    """
+    shaping = config.shaping
+    if "greedy_rewards" in objective.requires and (shaping.name != "none" or shaping.length_penalty == "kimi"):
+        part = "shaping.name" if shaping.name != "none" else "shaping.length_penalty = 'kimi'"
+        raise UserError(f"objective {name!r} compares with greedy rewards, which {part} leaves as they are")
+    if shaping.overlong_buffer and getattr(objective, "overlong_buffer", 0):
+        raise UserError(
+            f"objective {name!r} punishes long responses itself and shaping.overlong_buffer would do so again: set "
+            "objective.overlong_buffer or shaping.overlong_buffer to 0"
+        )
+
+
+def _check_prompts(config: RunConfig, task: "Task") -> None:
+    """Refuse data that cannot be had, and a choice of prompts that its labels do not allow, or that a clock would make.
+
+    Raises:
+        UserError: as said.
+    """
+    if config.prompts.order == "easy_to_hard" and config.budget.axis == "seconds":
+        raise UserError(
+            "prompts.order = 'easy_to_hard' goes by the share of the budget spent; with budget.axis = 'seconds' a "
+            "clock would choose the prompts: take flops, tokens or updates"
+        )
+    for split in get_args(Split):
+        examples_of(task, split)
+    if config.prompts.reads_labels:
+        Prompts(config.prompts, config.seed, examples_of(task, "train"))

@@ -33,6 +33,7 @@ __all__ = [
     "portable",
     "source_hash",
     "task",
+    "task_class",
     "trust_region",
 ]
 
@@ -70,9 +71,16 @@ def portable(config: RunConfig) -> dict[str, Any]:
     tables = config.model_dump(mode="json")
     for name in ("task", "objective", "trust_region"):
         tables[name]["name"] = label(getattr(config, name))
+    for name in task_class(config.task).places:
+        tables["task"].pop(name, None)  # the task's fingerprint stands for its data
     for name in ("policy", "teacher"):
         tables[name]["weights"] = bool(tables[name]["weights"])  # their hash stands for them
     return tables
+
+
+def task_class(plugin: Plugin) -> type["Task"]:
+    """Return the class of a task; UserError where there is none."""
+    return _find_class("task", plugin.name)
 
 
 def source_hash(kind: Kind, plugin: Plugin) -> str:

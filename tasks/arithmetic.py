@@ -36,6 +36,12 @@ def _draw(stream: Draws, operands: Sequence[int], max_operand: int) -> tuple[str
     return "".join(f"{term:+d}" for term in terms)[1:] + "=", terms
 
 
+def _after_marker(response: str) -> str | None:
+    """Return what follows the last marker but for white space at the end, None where there is none."""
+    _, marker, answer = response.rpartition(_MARKER)
+    return answer.rstrip(" \t\r\n") if marker else None
+
+
 def _no_operand_is_the_answer(terms: Sequence[int]) -> bool:
     """Copying a number of the prompt must never pay."""
     return sum(terms) not in {abs(term) for term in terms}
@@ -113,12 +119,16 @@ class Arithmetic(Task):
         """Return the beginning, and where each ``;`` has ended a step."""
         return [0, *(place + 1 for place, character in enumerate(response) if character == ";")]
 
+    def answer(self, response: str) -> str | None:
+        """Return the integer after the last marker."""
+        answer = _after_marker(response)
+        return answer if answer and _INTEGER.fullmatch(answer) else None
+
     def score(self, example: Example, response: str) -> Score:
         """Return pass, wrong (another integer) or format (no answer, or one that is not a plain integer)."""
-        _, marker, answer = response.rpartition(_MARKER)
-        if not marker:
+        answer = _after_marker(response)
+        if answer is None:
             return Score(0.0, "format", f"no answer: expected {_MARKER} and an integer")
-        answer = answer.rstrip(" \t\r\n")
         if not _INTEGER.fullmatch(answer):
             return Score(0.0, "format", f"after the last {_MARKER} expected one plain integer, got {answer[:40]!a}")
         if int(answer) != example.data["answer"]:

@@ -69,9 +69,12 @@ class Task(ABC):
     Attributes:
         sample: settings under which the task needs nothing from outside (no data set, no network); the contract is
             checked with them.
+        places: settings that say where data lie and not what they are; the fingerprint stands for the data, so these are
+            not part of a run's identity.
     """
 
     sample: ClassVar[Mapping[str, object]] = {}
+    places: ClassVar[frozenset[str]] = frozenset()
 
     @abstractmethod
     def examples(self, split: Split) -> Sequence[Example]:

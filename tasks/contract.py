@@ -146,6 +146,22 @@ def check_score_many(task: Task) -> None:
     _require(task.score_many([]) == [], "no pairs, no scores")
 
 
+def check_answers(task: Task) -> None:
+    """Right responses to an example vote together, and saying nothing is no vote."""
+    for response in _LAZY_RESPONSES[:3]:
+        _require(task.answer(response) is None, "a response without an answer must not vote", response)
+    for example in _all_samples(task):
+        votes = {task.answer(text) for text in (task.gold(example), *_shown(task, example))}
+        _require(len(votes) == 1, "right responses must give one answer", example.id, votes)
+    for response in _HOSTILE_RESPONSES:
+        vote = task.answer(response)
+        _require(vote is None or isinstance(vote, str), "a vote is text or None", response[:60], vote)
+
+
+def _shown(task: Task, example: Example) -> list[str]:
+    return [demonstration.response for demonstration in task.demonstrations(example)]
+
+
 def check_seeds(task: Task) -> None:
     """Item i of a seed is not item i - 1 of the next seed. Holds of itself for a task without a seed."""
     if not dataclasses.is_dataclass(task) or "seed" not in {field.name for field in dataclasses.fields(task)}:
@@ -186,6 +202,7 @@ CHECKS: tuple[Callable[[Task], None], ...] = (
     check_unknown_split,
     check_text,
     check_score_many,
+    check_answers,
     check_seeds,
     check_fingerprint,
 )

@@ -4,16 +4,20 @@ A row has ``problem`` and ``answer`` (a text, or an integer as AIME gives it), a
 (5 or "Level 5") and ``subject``.
 """
 
+import concurrent.futures
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Any, ClassVar
 
 from tasks.answers import canonical, grade, last_boxed, readable
 from tasks.answers.symbolic import verify
-from tasks.base import Demonstration, Example, Score
+from tasks.base import Demonstration, Example, Score, Verdict
+from tasks.sandbox.judge import WORKERS
 from tasks.sources import DataTask, Field, Item, Row
 from tasks.sources.text import line_starts
+from tasks.splits import fingerprint
 
 __all__ = ["Math"]
 
@@ -75,10 +79,35 @@ class Math(DataTask):
 
     def score(self, example: Example, response: str) -> Score:
         """Compare the content of the last box with the published answer."""
+        return self._score(example, response, verify)
+
+    def _score(self, example: Example, response: str, symbolic: Callable[[str, str], Verdict]) -> Score:
         answer = last_boxed(response)
         if answer is None:
             return Score(0.0, "format", "no answer: expected it in \\boxed{}")
-        return grade(example.data["answer"], answer, example.data["problem"], symbolic=verify)
+        return grade(example.data["answer"], answer, example.data["problem"], symbolic=symbolic)
+
+    def score_many(self, pairs: Iterable[tuple[Example, str]]) -> list[Score]:
+        """Return one score a pair, in order; what needs a symbolic comparison is compared as many at a time as may be."""
+        given = list(pairs)
+        open_: dict[tuple[str, str], Verdict] = {}
+
+        def later(gold: str, answer: str) -> Verdict:
+            return open_.setdefault((gold, answer), "infra")
+
+        scores = [self._score(example, response, later) for example, response in given]
+        if not open_:
+            return scores
+        with concurrent.futures.ThreadPoolExecutor(WORKERS) as threads:
+            open_.update(zip(open_, threads.map(lambda pair: verify(*pair), list(open_)), strict=True))
+        return [
+            self._score(example, response, later) if score.verdict == "infra" else score
+            for (example, response), score in zip(given, scores, strict=True)
+        ]
+
+    def fingerprint(self) -> str:
+        """Return the hash of settings and items, and of the version of math-verify."""
+        return fingerprint(self.name, self.version, {"math-verify": version("math-verify")}, [super().fingerprint()])
 
     def answer(self, response: str) -> str | None:
         """Return the content of the last box in the form that equal answers share."""

@@ -59,3 +59,20 @@ def test_every_command_is_in_the_table() -> None:
 def test_links_lead_somewhere() -> None:
     for target in re.findall(r"\]\((?!http)([^)#]+)\)", README):
         assert (ROOT / target).exists(), target
+
+
+def test_the_task_of_the_tasks_readme_keeps_the_contract(tmp_path, capsys) -> None:
+    from harness.cli import main
+
+    text = (ROOT / "tasks" / "README.md").read_text(encoding="utf-8")
+    (tmp_path / "doubling.py").write_text(re.findall(r"```python\n(.*?)```", text, re.DOTALL)[1])
+    assert main(["check", f"{tmp_path / 'doubling.py'}:Doubling"]) == 0, capsys.readouterr().out
+
+
+def test_every_task_is_in_the_tasks_readme() -> None:
+    import tasks
+
+    text = (ROOT / "tasks" / "README.md").read_text(encoding="utf-8")
+    gym = [name for name in tasks.names() if name.startswith("rg_")]
+    assert f"`rg_*` ({len(gym)})" in text
+    assert all(f"| `{name}` |" in text for name in tasks.names() if name not in gym)

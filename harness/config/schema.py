@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from harness.config.parts import CorrectionConfig, ReplayConfig, Section, ShapingConfig
+from harness.config.parts import CorrectionConfig, PromptsConfig, ReplayConfig, Section, ShapingConfig
 
 __all__ = ["AXES", "Arm", "Axis", "Plugin", "RunConfig", "SweepConfig"]
 
@@ -74,6 +74,13 @@ class RolloutConfig(Section):
     max_resamples: int = Field(
         0, ge=0, description="extra rounds to replace groups that the objective rejects; most objectives reject none"
     )
+    max_infra_frac: float = Field(
+        0.1,
+        ge=0,
+        le=1,
+        description="share of a rollout's responses that may fail to be scored before the run stops; not in the cell's "
+        "key: a run that it does not stop has the same bytes",
+    )
     delimiters: list[str] = Field(
         default_factory=lambda: ["\n", ";"],
         min_length=1,
@@ -133,8 +140,24 @@ class EvalConfig(Section):
     num_prompts: int = Field(256, ge=1, description="validation prompts at each point, the same for every cell")
     test_prompts: int = Field(512, ge=1, description="test prompts, at the start and for the final state")
     samples: int = Field(1, ge=1, description="responses a prompt")
+    pass_k: list[int] = Field(
+        default_factory=lambda: [1],
+        min_length=1,
+        description="k of pass@k and, above 1, of maj@k; none above samples. pass@1 is always there",
+    )
     temperature: float = Field(1.0, ge=0, description="0 takes the most probable token")
     batch_rows: int = Field(256, ge=1, description="responses sampled at a time")
+
+    @model_validator(mode="after")
+    def _enough_samples(self) -> "EvalConfig":
+        if min(self.pass_k) < 1:
+            raise ValueError(f"eval.pass_k = {self.pass_k} holds {min(self.pass_k)}: k is at least 1")
+        if max(self.pass_k) > self.samples:
+            raise ValueError(
+                f"eval.pass_k = {self.pass_k} asks for pass@{max(self.pass_k)} of eval.samples = {self.samples} "
+                f"response(s) a prompt: set eval.samples to {max(self.pass_k)} or more, or leave that k out"
+            )
+        return self
 
 
 class EngineConfig(Section):
@@ -155,6 +178,7 @@ class RunConfig(Section):
     task: Plugin = Plugin(name="arithmetic")
     objective: Plugin = Plugin(name="grpo")
     trust_region: Plugin = Plugin(name="none")
+    prompts: PromptsConfig = PromptsConfig()  # pyright: ignore[reportCallIssue]
     rollout: RolloutConfig = RolloutConfig()  # pyright: ignore[reportCallIssue]
     update: UpdateConfig = UpdateConfig()  # pyright: ignore[reportCallIssue]
     critic: CriticConfig = CriticConfig()  # pyright: ignore[reportCallIssue]

@@ -32,6 +32,7 @@ def save_run(run: Run, offsets: dict[str, int]) -> bytes:
         "unfinished": unfinished,
         "replay": replay,
         "bingo": run.bingo.state(),
+        "prompts": run.prompts.state(),
         "iteration": run.iteration,
         "cursor": run.cursor,
         "coef": run.coef,
@@ -52,6 +53,7 @@ def restore_run(run: Run, payload: bytes) -> dict[str, int]:
         run.critic_optimizer.restore(_below("critic.", tensors), *state["critic_steps"])
     run.unfinished = unpack(_below("unfinished.", tensors), state["unfinished"])
     run.bingo.restore(state["bingo"])
+    run.prompts.restore(state["prompts"])
     run.replay.restore(_below("replay.", tensors), state["replay"])
     run.iteration, run.cursor, run.coef = state["iteration"], state["cursor"], state["coef"]
     run.ledger.restore(state["ledger"])

@@ -1,8 +1,7 @@
 """Evaluate a policy on held-out prompts, with common random numbers."""
 
 import json
-from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,12 @@ import torch
 from harness import plugins
 from harness.config.errors import CorruptRecordError, UserError
 from harness.config.loading import resolve_run
+from harness.config.schema import EvalConfig, RunConfig
 from harness.engine.ledger import Work
 from harness.engine.policy import Policy, load_policy, load_weights
 from harness.engine.sampler import sample
 from harness.engine.streams import uniforms
+from harness.scoring import Group, examples_of, sample_row, score_pairs, summarise, vote_answers
 from tasks.base import Example, Score, Split, Task
 
 __all__ = ["Evaluation", "evaluate", "evaluate_run"]
@@ -32,6 +33,9 @@ class Evaluation:
         scores: one a response.
         lengths: response tokens.
         samples: responses a prompt.
+        prompts: texts, one a response.
+        answers: what each response votes for; None where the task's answers cannot be voted on.
+        ks: k of pass@k and maj@k.
         work: what it cost; never charged to a budget.
     """
 
@@ -40,33 +44,32 @@ class Evaluation:
     scores: list[Score]
     lengths: list[int]
     samples: int
+    prompts: list[str]
+    answers: list[str | None] | None = None
+    ks: tuple[int, ...] = (1,)
     work: Work = field(default_factory=Work)
 
-    def pass_rate(self) -> float:
-        """Return pass@1: the mean over prompts of the mean over samples; NaN if nothing could be scored."""
-        values = np.array([score.value for score in self.scores]).reshape(-1, self.samples)
-        known = ~np.isnan(values)
-        rows = known.any(1)
-        if not rows.any():
-            return float("nan")
-        return float((np.where(known, values, 0).sum(1)[rows] / known.sum(1)[rows]).mean())
+    def groups(self) -> list[Group]:
+        """Return the scores prompt by prompt."""
+        starts = range(0, len(self.scores), self.samples)
+        spans = [slice(start, start + self.samples) for start in starts]
+        answers = self.answers
+        return [
+            Group(self.examples[s.start].difficulty, self.scores[s], None if answers is None else answers[s])
+            for s in spans
+        ]
 
     def summary(self) -> dict[str, Any]:
-        """Return score, length, verdicts and the score by difficulty as plain values; None where unknown."""
-        by_difficulty: dict[str, list[float]] = defaultdict(list)
-        for example, score in zip(self.examples, self.scores, strict=True):
-            if not np.isnan(score.value):
-                by_difficulty[example.difficulty].append(score.value)
-        verdicts = Counter(score.verdict for score in self.scores)
-        rate = self.pass_rate()
-        return {
-            "score": None if np.isnan(rate) else rate,
-            "num_prompts": len(self.scores) // self.samples,
-            "response_tokens_mean": float(np.mean(self.lengths)),
-            "infra": verdicts.get("infra", 0),
-            "verdicts": dict(sorted(verdicts.items())),
-            "by_difficulty": {name: float(np.mean(values)) for name, values in sorted(by_difficulty.items())},
-        }
+        """Return what ``harness.scoring.summarise`` says of the groups, and the mean length; None where unknown."""
+        return {**summarise(self.groups(), self.ks), "response_tokens_mean": float(np.mean(self.lengths))}
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return one row a response, as ``evengrad samples`` reads them."""
+        columns = zip(self.examples, self.prompts, self.responses, self.scores, strict=True)
+        return [
+            sample_row(example, number // self.samples, number % self.samples, prompt, response, score)
+            for number, (example, prompt, response, score) in enumerate(columns)
+        ]
 
 
 def evaluate(
@@ -80,6 +83,7 @@ def evaluate(
     seed: int,
     limit: int,
     batch_rows: int,
+    ks: Sequence[int] = (1,),
 ) -> Evaluation:
     """Sample and score the first ``num_prompts`` examples of a split.
 
@@ -96,11 +100,14 @@ def evaluate(
         seed: of the run.
         limit: response tokens at most.
         batch_rows: responses sampled at a time.
+        ks: k of pass@k and maj@k; UserError if one is above ``samples``.
     """
-    examples = task.examples(split)
+    examples = examples_of(task, split)
     if num_prompts > len(examples):
         raise UserError(f"{num_prompts} prompts asked of split {split!r}, which has {len(examples)}")
-    result = Evaluation([], [], [], [], samples)
+    if max(ks) > samples:
+        raise UserError(f"pass@{max(ks)} asked of {samples} response(s) a prompt: sample {max(ks)} or more")
+    result = Evaluation([], [], [], [], samples, [], ks=tuple(ks))
 
     def book(work: Mapping[str, Work]) -> None:
         for part in work.values():
@@ -109,7 +116,8 @@ def evaluate(
     step = max(1, batch_rows // samples)
     for start in range(0, num_prompts, step):
         chosen = list(examples[start : min(start + step, num_prompts)])
-        prompts = [policy.tokenizer.encode(task.prompt(example)) for example in chosen]
+        asked = [task.prompt(example) for example in chosen]
+        prompts = [policy.tokenizer.encode(text) for text in asked]
         noise = uniforms(seed, f"evaluation {split}", 0, [example.id for example in chosen], samples, limit)
         drawn = sample(policy, prompts, noise, temperature=temperature, charge=book)
         repeated = [example for example in chosen for _ in range(samples)]
@@ -117,47 +125,83 @@ def evaluate(
         texts = [policy.tokenizer.decode(row[:n]) for row, n in zip(drawn.ids.tolist(), lengths, strict=True)]
         result.examples += repeated
         result.responses += texts
-        result.scores += task.score_many(zip(repeated, texts, strict=True))
+        result.prompts += [text for text in asked for _ in range(samples)]
+        result.scores += score_pairs(task, list(zip(repeated, texts, strict=True)))
         result.lengths += lengths
+    if max(ks) > 1:
+        result.answers = vote_answers(task, result.responses)
     return result
 
 
-def evaluate_run(folder: Path, split: Split, num_prompts: int | None) -> dict[str, Any]:
-    """Evaluate the final weights of a completed run, with the run's own sampling settings.
+def evaluate_run(
+    folder: Path,
+    split: Split,
+    *,
+    num_prompts: int | None = None,
+    samples: int | None = None,
+    ks: Sequence[int] | None = None,
+    temperature: float | None = None,
+) -> tuple[Evaluation, RunConfig]:
+    """Evaluate the final weights of a completed run.
 
     Args:
         folder: of the run.
         split: "validation" or "test".
-        num_prompts: prompts; those of the run's configuration for the split if None.
+        num_prompts: prompts; as many as the run's own evaluation of the split if None.
+        samples: responses a prompt; the run's own if None.
+        ks: k of pass@k and maj@k; if None the run's own, or with ``samples`` given 1 and that number.
+        temperature: the run's own if None.
 
     Returns:
-        The summary of the evaluation.
+        The evaluation, and the run with the settings that it was made with.
 
     Raises:
-        UserError: the run has no final weights.
+        UserError: the run has no final weights, or a setting cannot be met.
         CorruptRecordError: its configuration cannot be read.
     """
-    try:
-        config = resolve_run(json.loads((folder / "run.json").read_text(encoding="utf-8")))
-    except (OSError, json.JSONDecodeError, TypeError) as error:
-        raise CorruptRecordError(f"{folder / 'run.json'} is not the configuration of a run: {error!r}") from None
+    config = _config_of(folder)
     weights = folder / "weights.safetensors"
     if not weights.is_file():
         raise UserError(f"{folder} has no final weights (weights.safetensors): the run has not been completed")
+    settings = _settings(config.eval, samples, ks, temperature)
     torch.set_num_threads(config.engine.threads)
     start = config.policy.model_copy(update={"weights": str(weights)}) if config.policy.weights else config.policy
     policy = load_policy(start, config.task.name, config.engine.device)
     load_weights(policy, weights)
-    chosen = config.eval.num_prompts if split == "validation" else config.eval.test_prompts
     outcome = evaluate(
         policy,
         plugins.task(config.task),
         split=split,
-        num_prompts=num_prompts or chosen,
-        samples=config.eval.samples,
-        temperature=config.eval.temperature,
+        num_prompts=num_prompts or (settings.num_prompts if split == "validation" else settings.test_prompts),
+        samples=settings.samples,
+        temperature=settings.temperature,
         seed=config.seed,
         limit=config.rollout.max_response_tokens,
-        batch_rows=config.eval.batch_rows,
+        batch_rows=settings.batch_rows,
+        ks=settings.pass_k,
     )
-    return {"split": split, **outcome.summary()}
+    return outcome, config.model_copy(update={"eval": settings})
+
+
+def _config_of(folder: Path) -> RunConfig:
+    try:
+        return resolve_run(json.loads((folder / "run.json").read_text(encoding="utf-8")))
+    except (OSError, json.JSONDecodeError, TypeError) as error:
+        raise CorruptRecordError(f"{folder / 'run.json'} is not the configuration of a run: {error!r}") from None
+
+
+def _settings(
+    config: EvalConfig, samples: int | None, ks: Sequence[int] | None, temperature: float | None
+) -> EvalConfig:
+    """Return the run's settings of evaluation with what was asked laid over; UserError if they cannot be met."""
+    tables = config.model_dump()
+    if samples is not None:
+        tables |= {"samples": samples, "pass_k": sorted({1, samples})}
+    if ks is not None:
+        tables["pass_k"] = sorted(set(ks))
+    if max(tables["pass_k"]) > tables["samples"]:
+        asked = max(tables["pass_k"])
+        raise UserError(f"pass@{asked} asked of {tables['samples']} response(s) a prompt: give --samples {asked}")
+    if temperature is not None:
+        tables["temperature"] = temperature
+    return EvalConfig.model_validate(tables)

@@ -8,6 +8,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from harness.engine.anchors import AnchorStates
+from harness.engine.infra import Tally, verdicts
+from harness.engine.judging import Judged
 from objectives import Finish, Origin
 from objectives.trust_region.measured import Anchor
 
@@ -32,12 +34,16 @@ class Experience:
         finish: [N] int8.
         rewards: [N] float32, NaN for infrastructure failures, 0 for responses that the window cut off.
         correct: [N] float32, 1 for the verdict "pass", NaN for "infra" and for responses that the window cut off.
+        formatted: [N] float32, 0 for the verdict "format", else 1; NaN as in ``correct``.
         greedy_rewards: [N] float32, of the greedy response to each row's prompt; None unless the objective reads it.
+        greedy: the verdicts and lengths that belong to ``greedy_rewards``.
+        shaped_rewards: [N] float32, what the objective sees in place of ``rewards``; None without shaping.
         stored: [N, T] "old_logprobs" and "old_entropy" of tokens sampled in earlier iterations; empty without any.
         anchors: what exact divergences are taken to, if any is required.
-        verdicts: counts, of rejected groups too.
+        tally: verdicts and reasons of the responses that ended in this iteration, of rejected groups too.
         cursor: position in the stream of prompts after this rollout.
         num_rejected: groups that were sampled and not used.
+        prompt_metrics: what the log says of the choice of prompts.
     """
 
     prompts: list[list[int]]
@@ -53,12 +59,26 @@ class Experience:
     finish: Tensor
     rewards: Tensor
     correct: Tensor
+    formatted: Tensor
     greedy_rewards: Tensor | None = None
+    greedy: Judged | None = None
+    shaped_rewards: Tensor | None = None
     stored: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
     anchors: dict[Anchor, AnchorStates] = field(default_factory=dict[Anchor, AnchorStates])
-    verdicts: Counter[str] = field(default_factory=Counter)
+    tally: Tally = field(default_factory=Counter)
     cursor: int = 0
     num_rejected: int = 0
+    prompt_metrics: dict[str, float | None] = field(default_factory=dict[str, float | None])
+
+    @property
+    def verdicts(self) -> Counter[str]:
+        """Responses of ``tally`` by verdict."""
+        return verdicts(self.tally)
+
+    @property
+    def judged(self) -> Judged:
+        """Return the rows as their judge left them."""
+        return Judged(self.rewards, self.correct, self.formatted, self.mask.sum(1), self.finish)
 
     @property
     def lengths(self) -> list[int]:
@@ -100,6 +120,7 @@ def joined(first: Experience, second: Experience, pad_id: int) -> Experience:
     greedy = None
     if first.greedy_rewards is not None and second.greedy_rewards is not None:
         greedy = torch.cat([first.greedy_rewards, second.greedy_rewards])
+    both = None if first.greedy is None or second.greedy is None else first.greedy.joined(second.greedy)
     return Experience(
         prompts=[*first.prompts, *second.prompts],
         examples=[*first.examples, *second.examples],
@@ -114,9 +135,12 @@ def joined(first: Experience, second: Experience, pad_id: int) -> Experience:
         finish=rows("finish"),
         rewards=rows("rewards"),
         correct=rows("correct"),
+        formatted=rows("formatted"),
         greedy_rewards=greedy,
+        greedy=both,
         stored=stored,
-        verdicts=first.verdicts + second.verdicts,
+        tally=first.tally + second.tally,
         cursor=first.cursor,
         num_rejected=first.num_rejected + second.num_rejected,
+        prompt_metrics=first.prompt_metrics,
     )

@@ -23,6 +23,7 @@ def identity(config: RunConfig) -> dict[str, Any]:
         "config": _used(config),
         "sources": {
             "task": plugins.source_hash("task", config.task),
+            "problems": plugins.task(config.task).fingerprint(),
             "objective": plugins.source_hash("objective", config.objective),
             "trust_region": plugins.source_hash("trust region", config.trust_region),
             "engine": _engine_hash(),
@@ -37,9 +38,13 @@ def identity(config: RunConfig) -> dict[str, Any]:
 def _used(config: RunConfig) -> dict[str, Any]:
     """Return the run's tables as they stand on every machine, with those that it does not use left blank."""
     tables = plugins.portable(config)
-    for name, setting in (("replay", "strategy"), ("correction", "level"), ("shaping", "name")):
+    for name, setting in (("replay", "strategy"), ("correction", "level")):
         if tables[name][setting] == "none":
             tables[name] = {setting: "none"}
+    tables["shaping"], tables["prompts"] = config.shaping.used(), config.prompts.used()
+    if not tables["prompts"]:
+        del tables["prompts"]
+    del tables["rollout"]["max_infra_frac"]  # ends a run, and changes no byte of one that it does not end
     if not _learns(config):
         tables["teacher"] = {}
     return tables

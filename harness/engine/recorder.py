@@ -6,13 +6,17 @@ from dataclasses import asdict
 from functools import cached_property
 from typing import Any
 
+from torch import Tensor
+
 from harness.engine.checkpoint import policy_weights
 from harness.engine.evaluate import Evaluation, evaluate
 from harness.engine.experience import Experience
 from harness.engine.identity import identity
+from harness.engine.infra import check_scored, tally
 from harness.engine.ledger import Work
 from harness.engine.memory import peak_memory_bytes
 from harness.engine.metrics import StepMetrics
+from harness.engine.prompts import PROMPT_METRICS
 from harness.engine.run import Run
 from harness.engine.surrogate import surrogate_shape
 from harness.sweeps.files import dump_json, sha256_hex
@@ -126,26 +130,15 @@ class Recorder:
         with run.ledger.outside("evaluation"):
             outcome = self._start(split) if fraction == 0 else _evaluation(run, split)
         run.ledger.book("evaluation", outcome.work)
+        limit = config.rollout.max_infra_frac
+        check_scored(tally(outcome.scores), limit, f"the {split} evaluation", "rollout.max_infra_frac")
         summary = outcome.summary()
         if split == "validation":
             self._score = summary["score"]
         row = {"split": split, "fraction": fraction, "iteration": run.iteration, **_position(run), **summary}
         self._folder.append("evals", row)
-        for example, response, score in list(zip(outcome.examples, outcome.responses, outcome.scores, strict=True))[
-            : config.engine.sample_rows
-        ]:
-            self._folder.append(
-                "samples",
-                {
-                    "split": split,
-                    "fraction": fraction,
-                    "id": example.id,
-                    "prompt": run.task.prompt(example),
-                    "response": response,
-                    "verdict": score.verdict,
-                    "reason": score.reason,
-                },
-            )
+        for sample in outcome.rows()[: config.engine.sample_rows]:
+            self._folder.append("samples", {**sample, "fraction": fraction})
 
     @cached_property
     def _identity(self) -> dict[str, Any]:
@@ -180,6 +173,7 @@ def _evaluation(run: Run, split: Split) -> Evaluation:
         seed=config.seed,
         limit=config.rollout.max_response_tokens,
         batch_rows=config.eval.batch_rows,
+        ks=config.eval.pass_k,
     )
 
 
@@ -195,12 +189,12 @@ def _rollout_metrics(experience: Experience) -> dict[str, Any]:
     new = experience.origin != Origin.REPLAY
     lengths = experience.mask.sum(1).float()[fresh]
     rewards, correct, group = experience.rewards[fresh], experience.correct[fresh], experience.group[fresh]
-    greedy = None if experience.greedy_rewards is None else experience.greedy_rewards[fresh]
     known = ~rewards.isnan()
-    groups = [rewards[known & (group == g)] for g in group.unique()]
+    groups = [rewards[known & (group == g)] for g in group[known].unique()]
     return {
         "reward_mean": float(rewards[known].mean()),
-        "greedy_reward_mean": None if greedy is None else float(greedy[~greedy.isnan()].mean()),
+        "shaped_reward_mean": _known_mean(experience.shaped_rewards, fresh),
+        "greedy_reward_mean": _known_mean(experience.greedy_rewards, fresh),
         "infra_frac": float((~known).float().mean()),
         "response_tokens_mean": float(lengths.mean()),
         "response_tokens_right_mean": float(lengths[correct == 1].mean()),
@@ -211,7 +205,13 @@ def _rollout_metrics(experience: Experience) -> dict[str, Any]:
         "informative_frac": sum(bool((group != group[:1]).any()) for group in groups) / max(1, len(groups)),
         "num_rejected_groups": experience.num_rejected,
         "verdicts": dict(sorted(experience.verdicts.items())),
+        **{name: experience.prompt_metrics.get(name) for name in PROMPT_METRICS},
     }
+
+
+def _known_mean(rewards: Tensor | None, rows: Tensor) -> float | None:
+    """Return the mean of the known ``rewards`` among ``rows``; None without rewards, NaN if none is known."""
+    return None if rewards is None else float(rewards[rows & ~rewards.isnan()].mean())
 
 
 def _finite(value: Any) -> Any:

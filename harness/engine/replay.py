@@ -23,6 +23,7 @@ from objectives import Origin, Rollout
 __all__ = ["Memory", "Replay", "add_replays"]
 
 _PER_TOKEN = ("ids", "logprobs", "old_logprobs", "old_entropy")
+_FACTS = ("reward", "correct", "finish", "formatted")
 
 
 @dataclass(frozen=True)
@@ -34,12 +35,14 @@ class Memory:
         reward: as it was.
         correct: as it was.
         finish: as it was.
+        formatted: as it was.
     """
 
     tensors: Mapping[str, Tensor]
     reward: float
     correct: float
     finish: int
+    formatted: float = math.nan
 
 
 @dataclass
@@ -96,7 +99,13 @@ class Replay:
             if math.isnan(reward):
                 continue
             tensors = {name: value[row, :length].detach().clone() for name, value in found.items()}
-            memory = Memory(tensors, reward, float(experience.correct[row]), int(experience.finish[row]))
+            memory = Memory(
+                tensors,
+                reward,
+                correct=float(experience.correct[row]),
+                finish=int(experience.finish[row]),
+                formatted=float(experience.formatted[row]),
+            )
             example = experience.examples[row]
             self.memories.setdefault(example, deque(maxlen=self.config.max_cache)).append(memory)
 
@@ -105,7 +114,7 @@ class Replay:
         tensors: dict[str, Tensor] = {}
         facts: dict[str, list[dict[str, Any]]] = {}
         for number, (example, held) in enumerate(self.memories.items()):
-            facts[example] = [{"reward": m.reward, "correct": m.correct, "finish": m.finish} for m in held]
+            facts[example] = [{name: getattr(m, name) for name in _FACTS} for m in held]
             tensors |= {f"{number}.{i}.{name}": m.tensors[name] for i, m in enumerate(held) for name in _PER_TOKEN}
         return tensors, json.dumps(facts)
 
@@ -161,7 +170,9 @@ def add_replays(experience: Experience, replay: Replay, iteration: int, pad_id: 
         finish=torch.tensor([memory.finish for memory in memories], dtype=torch.int8),
         rewards=torch.tensor([memory.reward for memory in memories]),
         correct=torch.tensor([memory.correct for memory in memories]),
+        formatted=torch.tensor([memory.formatted for memory in memories]),
         greedy_rewards=None if greedy is None else greedy[firsts],
+        greedy=None if experience.greedy is None else experience.greedy.rows(torch.tensor(firsts)),
         stored={name: stack(name, 0.0) for name in ("old_logprobs", "old_entropy")},
     )
     return joined(experience, replayed, pad_id)

@@ -8,16 +8,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from harness.config.parts import PromptsConfig
 from harness.config.schema import RolloutConfig
 from harness.engine.experience import Experience
+from harness.engine.infra import Tally
+from harness.engine.judging import Judged, judge
 from harness.engine.ledger import Ledger, Work
 from harness.engine.policy import Policy
+from harness.engine.prompts import Draw, Prompts
 from harness.engine.sampler import Samples, sample
-from harness.engine.streams import prompt_order, uniforms
+from harness.engine.streams import uniforms
 from objectives import Finish, Objective, Origin
 from tasks.base import Example, Task
 
-__all__ = ["collect", "judge"]
+__all__ = ["collect"]
 
 
 @dataclass
@@ -28,8 +32,7 @@ class _Round:
     keys: list[str]
     prompts: list[list[int]]
     samples: Samples
-    rewards: Tensor  # [P, G]
-    correct: Tensor  # [P, G]
+    judged: Judged
 
 
 def collect(
@@ -42,40 +45,50 @@ def collect(
     seed: int,
     iteration: int,
     cursor: int,
+    prompts: Prompts | None = None,
 ) -> Experience:
     """Sample one rollout and score it; everything sampled is charged, rejected groups too.
 
     Groups that ``objective.keep_groups`` rejects are replaced by groups of the next prompts, ``max_resamples`` times at
-    most; what is still missing then is filled with rejected groups, so that the rollout keeps its size.
+    most; what is still missing then is filled with rejected groups, so that the rollout keeps its size. Prompts are
+    those of ``prompts``, which takes note of every group; of all training examples if None. Whatever the rollout
+    spends, its curriculum stands where it stood at its start.
     """
-    examples = task.examples("train")
+    prompts = prompts or Prompts(PromptsConfig(), seed, task.examples("train"))  # pyright: ignore[reportCallIssue]
+    fraction = ledger.fraction
+    draws: list[Draw] = []
     kept: list[tuple[_Round, int]] = []
     rejected: list[tuple[_Round, int]] = []
-    verdicts: Counter[str] = Counter()
+    counts: Tally = Counter()
     visits: Counter[str] = Counter()
     for _ in range(1 + config.max_resamples):
-        order = prompt_order(seed, len(examples), cursor, config.num_prompts - len(kept))
-        cursor += len(order)
-        round_ = _sample_round(
-            policy, task, [examples[i] for i in order], config, ledger, seed, iteration, verdicts, visits
-        )
-        for index, keep in enumerate(objective.keep_groups(round_.rewards).tolist()):
+        draw = prompts.draw(cursor, config.num_prompts - len(kept), fraction)
+        draws.append(draw)
+        cursor = draw.cursor
+        round_ = _sample_round(policy, task, draw.examples, config, ledger, seed, iteration, visits)
+        counts += round_.judged.tally
+        shape = (len(draw.examples), config.group_size)
+        for example, correct in zip(draw.examples, round_.judged.correct.reshape(shape).tolist(), strict=True):
+            prompts.observe(example.id, correct)
+        for index, keep in enumerate(objective.keep_groups(round_.judged.rewards.reshape(shape)).tolist()):
             (kept if keep else rejected).append((round_, index))
         if len(kept) == config.num_prompts:
             break
     missing = config.num_prompts - len(kept)
     chosen = [*kept, *rejected[:missing]]
-    spare = len(rejected) - missing
-    experience = _join(chosen, config.group_size, policy.tokenizer.pad_id, verdicts, cursor, spare, iteration)
+    experience = _join(chosen, config.group_size, policy.tokenizer.pad_id, iteration)
+    experience.tally, experience.cursor, experience.num_rejected = counts, cursor, len(rejected) - missing
+    experience.prompt_metrics = prompts.metrics(draws, fraction)
     if "greedy_rewards" in objective.requires:
         picked = [round_.examples[index] for round_, index in chosen]
-        greedy = _greedy_rewards(policy, task, picked, config.max_response_tokens, ledger)
-        experience.greedy_rewards = greedy.repeat_interleave(config.group_size)
+        greedy = _greedy(policy, task, picked, config.max_response_tokens, ledger)
+        experience.greedy = greedy.rows(torch.arange(len(picked)).repeat_interleave(config.group_size))
+        experience.greedy_rewards = experience.greedy.rewards
     return experience
 
 
-def _greedy_rewards(policy: Policy, task: Task, examples: Sequence[Example], limit: int, ledger: Ledger) -> Tensor:
-    """Return the reward of the greedy response to each example [P], charged as "greedy"."""
+def _greedy(policy: Policy, task: Task, examples: Sequence[Example], limit: int, ledger: Ledger) -> Judged:
+    """Return what the greedy response to each example earned, charged as "greedy"."""
     prompts = [policy.tokenizer.encode(task.prompt(example)) for example in examples]
 
     def as_greedy(work: Mapping[str, Work]) -> None:
@@ -89,8 +102,7 @@ def _greedy_rewards(policy: Policy, task: Task, examples: Sequence[Example], lim
         temperature=0,
         charge=as_greedy,
     )
-    scores = task.score_many(zip(examples, _texts(policy, drawn), strict=True))
-    return torch.tensor([score.value for score in scores])
+    return judge(task, examples, _texts(policy, drawn), drawn.mask.sum(1), drawn.finish)
 
 
 def _sample_round(
@@ -101,7 +113,6 @@ def _sample_round(
     ledger: Ledger,
     seed: int,
     iteration: int,
-    verdicts: Counter[str],
     visits: Counter[str],
 ) -> _Round:
     """Sample and score a group for each example; ``visits`` counts what each has had in this rollout."""
@@ -117,35 +128,8 @@ def _sample_round(
     if window < config.max_response_tokens:
         drawn.finish[drawn.finish == Finish.LENGTH] = int(Finish.WINDOW)
     repeated = [example for example in examples for _ in range(config.group_size)]
-    rewards, correct = judge(task, repeated, _texts(policy, drawn), drawn.finish, verdicts)
-    shape = (len(examples), config.group_size)
-    return _Round(examples, keys, prompts, drawn, rewards.reshape(shape), correct.reshape(shape))
-
-
-def judge(
-    task: Task, examples: Sequence[Example], texts: Sequence[str], finish: Tensor, verdicts: Counter[str]
-) -> tuple[Tensor, Tensor]:
-    """Score finished responses.
-
-    Args:
-        task: the judge.
-        examples: one a response.
-        texts: the responses.
-        finish: [N] int8.
-        verdicts: counts; gets those of the finished responses.
-
-    Returns:
-        Rewards and correctness, [N] float32 each. A response that the window cut off earns 0 so far and is neither
-        right nor wrong (NaN).
-    """
-    ended: list[int] = (finish != Finish.WINDOW).nonzero()[:, 0].tolist()
-    scores = task.score_many([(examples[row], texts[row]) for row in ended])
-    verdicts.update(score.verdict for score in scores)
-    rewards, correct = torch.zeros(len(texts)), torch.full((len(texts),), torch.nan)
-    for row, score in zip(ended, scores, strict=True):
-        rewards[row] = score.value
-        correct[row] = torch.nan if score.verdict == "infra" else float(score.verdict == "pass")
-    return rewards, correct
+    judged = judge(task, repeated, _texts(policy, drawn), drawn.mask.sum(1), drawn.finish)
+    return _Round(examples, keys, prompts, drawn, judged)
 
 
 def _texts(policy: Policy, drawn: Samples) -> list[str]:
@@ -154,15 +138,7 @@ def _texts(policy: Policy, drawn: Samples) -> list[str]:
     return [policy.tokenizer.decode(row[:n]) for row, n in rows]
 
 
-def _join(
-    chosen: Sequence[tuple[_Round, int]],
-    group_size: int,
-    pad_id: int,
-    verdicts: Counter[str],
-    cursor: int,
-    spare: int,
-    iteration: int,
-) -> Experience:
+def _join(chosen: Sequence[tuple[_Round, int]], group_size: int, pad_id: int, iteration: int) -> Experience:
     """Lay the chosen groups of all rounds under each other, padded to one width."""
     width = max(round_.samples.ids.shape[1] for round_, _ in chosen)
 
@@ -184,9 +160,7 @@ def _join(
         mask=torch.cat([rows(round_.samples.mask, index, 0) for round_, index in chosen]),
         logprobs=torch.cat([rows(round_.samples.logprobs, index, 0) for round_, index in chosen]),
         finish=torch.cat([rows(round_.samples.finish, index, 0) for round_, index in chosen]),
-        rewards=torch.cat([round_.rewards[index] for round_, index in chosen]),
-        correct=torch.cat([round_.correct[index] for round_, index in chosen]),
-        verdicts=verdicts,
-        cursor=cursor,
-        num_rejected=spare,
+        rewards=torch.cat([rows(round_.judged.rewards, index, 0) for round_, index in chosen]),
+        correct=torch.cat([rows(round_.judged.correct, index, 0) for round_, index in chosen]),
+        formatted=torch.cat([rows(round_.judged.formatted, index, 0) for round_, index in chosen]),
     )

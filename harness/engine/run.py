@@ -13,8 +13,10 @@ from harness.engine.critic import Critic
 from harness.engine.ledger import Ledger
 from harness.engine.optimizer import Optimizer
 from harness.engine.policy import Policy, load_policy
+from harness.engine.prompts import Prompts
 from harness.engine.replay import Replay
 from harness.engine.unfinished import Unfinished
+from harness.scoring import examples_of
 from objectives import Objective
 from objectives.trust_region import TrustRegion, Verdict
 from tasks.base import Task
@@ -29,6 +31,7 @@ class Run:
     Attributes:
         config: what it is a pure function of.
         task: source of prompts and verdicts.
+        prompts: which of the task's prompts are sampled next.
         objective: stateless.
         region: stateless; its coefficient is ``coef``.
         policy: trained in place.
@@ -48,6 +51,7 @@ class Run:
 
     config: RunConfig
     task: Task
+    prompts: Prompts
     objective: Objective
     region: TrustRegion
     policy: Policy
@@ -101,6 +105,7 @@ def build_run(config: RunConfig) -> Run:
     return Run(
         config=config,
         task=task,
+        prompts=Prompts(config.prompts, config.seed, examples_of(task, "train")),
         objective=objective,
         region=region,
         policy=policy,

@@ -1,11 +1,19 @@
 """Shape the rewards of a rollout before the objective sees them; the log and ``keep_groups`` see the task's own.
 
+In this order: Bingo's reward in place of the task's, then what ``reward_parts`` adds, then the overlong filter, which
+makes the reward of what the length limit cut off unknown (DAPO, arXiv:2503.14476, section 3.4). A response of unknown
+reward leaves the loss of every objective, its denominators and the statistics of its group, as if it had not been
+sampled; ``dapo.overlong_filter`` keeps it in those statistics. An unknown reward stays unknown.
+
+Greedy responses that an objective compares with get what is added, and are not filtered.
+
 Significance of a token is its surprisal under the reference policy, min-max normalised over its response (Bingo's
 authors ask an encoder, LLMLingua-2). The reference's response to a prompt is drawn once and kept (the authors draw
 it at every step), charged as "shaping".
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -13,20 +21,46 @@ from torch import Tensor
 from harness.engine.bingo import Counts
 from harness.engine.experience import Experience
 from harness.engine.flops import input_lengths
+from harness.engine.judging import Judged
 from harness.engine.ledger import Work
 from harness.engine.logprobs import score_responses
+from harness.engine.reward_parts import added_reward
 from harness.engine.run import Run
 from harness.engine.sampler import sample
 from harness.engine.streams import uniforms
-from objectives import Origin, Rollout
+from objectives import Finish, Origin, Rollout
 
 __all__ = ["shape_rewards", "significant"]
 
 
-def shape_rewards(run: Run, experience: Experience, rollout: Rollout) -> Tensor:
-    """Return the rewards [N] that the objective sees; NaN stays NaN. Charges what it draws and moves Bingo's weight."""
-    if run.config.shaping.name == "none":
-        return rollout.rewards
+def shape_rewards(run: Run, experience: Experience, rollout: Rollout) -> Rollout:
+    """Return the rollout with the rewards that the objective sees; NaN stays NaN.
+
+    Charges what it draws, moves Bingo's weight, and leaves the rewards in ``experience`` for the log.
+    """
+    config = run.config.shaping
+    if not config.active:
+        return rollout
+    own = experience.judged
+    base = own.rewards if config.name == "none" else _bingo_rewards(run, experience, rollout)
+    shaped = _with_parts(run, base, own, experience.group)
+    if config.overlong_filter:
+        shaped = torch.where(own.finish == Finish.LENGTH, torch.nan, shaped)
+    experience.shaped_rewards = shaped
+    greedy = rollout.greedy_rewards
+    if greedy is not None and experience.greedy is not None:
+        greedy = _with_parts(run, greedy, experience.greedy, None)
+    return replace(rollout, rewards=shaped, greedy_rewards=greedy)
+
+
+def _with_parts(run: Run, base: Tensor, judged: Judged, group: Tensor | None) -> Tensor:
+    """Return ``base`` [N] and what the parts add to it, float32."""
+    limit = run.config.rollout.max_response_tokens
+    return (base.double() + added_reward(run.config.shaping, judged, group, limit)).to(base.dtype)
+
+
+def _bingo_rewards(run: Run, experience: Experience, rollout: Rollout) -> Tensor:
+    """Return Bingo's rewards [N]; NaN stays NaN."""
     assert rollout.ref_logprobs is not None
     _draw_references(run, experience)
     chosen = significant(rollout.ref_logprobs, rollout.response_mask, run.config.shaping.threshold)

@@ -5,11 +5,12 @@ their objective; there is no generator state to save or to disturb.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 import numpy as np
 
-__all__ = ["key", "prompt_order", "uniform_row", "uniforms"]
+__all__ = ["key", "prompt_order", "prompt_stream", "uniform_row", "uniforms"]
 
 
 def key(*parts: int | str) -> int:
@@ -50,14 +51,18 @@ def uniform_row(seed: int, stream: str, step: int, prompt: str, sample: int, len
     return np.random.Generator(bits).random(length)
 
 
-def prompt_order(seed: int, num_examples: int, start: int, count: int) -> list[int]:
-    """Return the indices of the prompts at positions ``start`` to ``start + count`` of an endless shuffled stream.
+def prompt_stream(seed: int, num_examples: int, start: int) -> Iterator[int]:
+    """Yield the indices of the prompts at position ``start`` and after it of an endless shuffled stream.
 
     Every epoch of ``num_examples`` positions visits each example once, in an order of its own.
     """
-    picked: list[int] = []
-    while len(picked) < count:
-        epoch, offset = divmod(start + len(picked), num_examples)
+    epoch, offset = divmod(start, num_examples)
+    while True:
         order = np.random.Generator(np.random.Philox(key=key(seed, "prompts", epoch))).permutation(num_examples)
-        picked.extend(int(i) for i in order[offset : offset + count - len(picked)])
-    return picked
+        yield from (int(i) for i in order[offset:])
+        epoch, offset = epoch + 1, 0
+
+
+def prompt_order(seed: int, num_examples: int, start: int, count: int) -> list[int]:
+    """Return the first ``count`` indices of ``prompt_stream``."""
+    return list(islice(prompt_stream(seed, num_examples, start), count))

@@ -5,7 +5,6 @@ the last one; what it had written after it is cut off and written again, byte fo
 """
 
 import time
-from dataclasses import replace
 
 from harness.config.schema import RunConfig
 from harness.engine import passes
@@ -13,6 +12,7 @@ from harness.engine.annotations import annotations
 from harness.engine.checkpoint import restore_run, save_run
 from harness.engine.experience import Experience, joined
 from harness.engine.identity import identity
+from harness.engine.infra import TooManyUnscored, check_scored, explain
 from harness.engine.ledger import BudgetExhausted
 from harness.engine.memory import reset_peak_memory
 from harness.engine.metrics import StepMetrics
@@ -40,7 +40,8 @@ def run_cell(config: RunConfig, folder: RunFolder, notify: Notify) -> None:
         notify: told {"fraction", "score", "iteration"} as it goes; the score is the last one known.
 
     Raises:
-        RunFailed: a loss or gradient was not finite, or the budget allowed no update; recorded with its cause.
+        RunFailed: a loss or gradient was not finite, too many responses could not be scored, or the budget allowed
+            no update; recorded with its cause.
         UserError: the configuration cannot be run.
         CorruptRecordError: the checkpoint or a record stream cannot be trusted.
     """
@@ -48,6 +49,14 @@ def run_cell(config: RunConfig, folder: RunFolder, notify: Notify) -> None:
     run = build_run(config)
     recorder = Recorder(run, folder, notify)
     run.ledger.on_point = recorder.evaluate_point
+    try:
+        _train(run, folder, recorder)
+    except (NonFinite, TooManyUnscored) as error:
+        recorder.fail(str(error))
+
+
+def _train(run: Run, folder: RunFolder, recorder: Recorder) -> None:
+    """Go on from the last checkpoint, or begin, until the budget is spent; then record the end."""
     payload = folder.read_checked("checkpoint")
     if payload is None:
         folder.truncate({})
@@ -58,16 +67,15 @@ def run_cell(config: RunConfig, folder: RunFolder, notify: Notify) -> None:
         run.ledger.start()
         while not run.ledger.exhausted:
             _iterate(run, recorder)
-            if run.iteration % config.engine.checkpoint_every == 0:
+            if run.iteration % run.config.engine.checkpoint_every == 0:
                 folder.write_checked("checkpoint", save_run(run, folder.flush()))
     except BudgetExhausted:
         pass
-    except NonFinite as error:
-        recorder.fail(str(error))
     finally:
         run.ledger.stop()
     if not run.updates:
-        recorder.fail(f"budget.amount = {config.budget.amount:g} {config.budget.axis} is too small for one update")
+        budget = run.config.budget
+        recorder.fail(f"budget.amount = {budget.amount:g} {budget.axis} is too small for one update")
     run.ledger.close()
     recorder.end()
 
@@ -77,6 +85,7 @@ def _iterate(run: Run, recorder: Recorder) -> None:
     config = run.config
     begun = time.perf_counter()
     experience = _collect(run)
+    _check_scored(run, experience)
     plan = passes.make_plan(
         experience, config.update.minibatches, config.update.micro_batch_rows,
         seed=config.seed, iteration=run.iteration,
@@ -111,12 +120,26 @@ def _collect(run: Run) -> Experience:
         return carried
     fresh = collect(
         run.policy, run.task, run.objective, config.rollout.model_copy(update={"num_prompts": num_prompts}), run.ledger,
-        seed=config.seed, iteration=run.iteration, cursor=run.cursor,
+        seed=config.seed, iteration=run.iteration, cursor=run.cursor, prompts=run.prompts,
     )  # fmt: skip
     if carried is not None:
         carried.prompt_of_row = carried.prompt_of_row + int(fresh.group.max()) + 1
         fresh = joined(fresh, carried, pad_id)
     return add_replays(fresh, run.replay, run.iteration, pad_id)
+
+
+def _check_scored(run: Run, experience: Experience) -> None:
+    """Refuse to learn from what is left where too much of a rollout could not be scored.
+
+    Raises:
+        TooManyUnscored: more than ``rollout.max_infra_frac`` of the responses that ended, or all that there is.
+    """
+    check_scored(experience.tally, run.config.rollout.max_infra_frac, "the rollout", "rollout.max_infra_frac")
+    if experience.rewards.isnan().all():
+        raise TooManyUnscored(
+            f"no response of the rollout could be scored; verdicts: {explain(experience.tally)}; mend what scores them "
+            "and run again: it goes on from the last checkpoint"
+        )
 
 
 def _score(run: Run, experience: Experience, plan: passes.Plan) -> Rollout:
@@ -142,7 +165,7 @@ def _score(run: Run, experience: Experience, plan: passes.Plan) -> Rollout:
         **annotations(run, experience),
         max_response_tokens=run.config.rollout.max_response_tokens,
     )
-    return replace(rollout, rewards=shape_rewards(run, experience, rollout))
+    return shape_rewards(run, experience, rollout)
 
 
 def _measure(

@@ -5,7 +5,6 @@ the noise that it began with, so under an unchanging policy it is the one that w
 that end make room for fresh prompts ("successive batching", Truncated PPO, arXiv:2506.15050).
 """
 
-from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,7 +12,7 @@ import torch
 from torch import Tensor
 
 from harness.engine.experience import Experience
-from harness.engine.rollout import judge
+from harness.engine.judging import judge
 from harness.engine.run import Run
 from harness.engine.sampler import Samples, sample
 from harness.engine.streams import uniform_row
@@ -55,9 +54,8 @@ def continued(run: Run) -> Experience | None:
     width, pad_id = int(lengths.max()), run.policy.tokenizer.pad_id
     ids = _laid_out(carried, "ids", width, pad_id, drawn.ids, drawn.mask)
     rows = zip(ids.tolist(), lengths.tolist(), strict=True)
-    verdicts: Counter[str] = Counter()
     texts = [run.policy.tokenizer.decode(row[:length]) for row, length in rows]
-    rewards, correct = judge(run.task, examples, texts, finish, verdicts)
+    judged = judge(run.task, examples, texts, lengths, finish)
     numbers = {example: place for place, example in enumerate(dict.fromkeys(one.example for one in carried))}
     group = torch.tensor([numbers[one.example] for one in carried])
     return Experience(
@@ -72,10 +70,11 @@ def continued(run: Run) -> Experience | None:
         mask=torch.arange(width) < lengths[:, None],
         logprobs=_laid_out(carried, "logprobs", width, 0, drawn.logprobs, drawn.mask),
         finish=finish,
-        rewards=rewards,
-        correct=correct,
+        rewards=judged.rewards,
+        correct=judged.correct,
+        formatted=judged.formatted,
         stored={name: _laid_out(carried, name, width, 0) for name in ("old_logprobs", "old_entropy")},
-        verdicts=verdicts,
+        tally=judged.tally,
         cursor=run.cursor,
     )
 

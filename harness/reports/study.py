@@ -25,6 +25,10 @@ LATER: dict[str, tuple[str, ...]] = {
         *("ess_token_frac", "ess_segment_frac", "ess_seq_frac"),
         *("kl_ref_per_token_nats", "kl_ref_per_sequence_nats", "region_divergence", "divergence_before_step"),
         *("step_kept_frac", "backtracks", "correction_mean", "correction_zero_frac", "critic_grad_norm", "value_loss"),
+        *("shaped_reward_mean", "competence", "open_prompts_frac", "waiting_prompts_frac"),
+    ),
+    "evals.csv": (
+        *("num_responses", "pass_at_1", "pass_at_1_low", "pass_at_1_high", "pass_at_1_prompts", "pass_at_1_floor"),
     ),
 }
 """Columns that were added after studies had been shipped; they are written, and need not be there to be read."""
@@ -37,7 +41,7 @@ SCHEMA: dict[str, tuple[str, ...]] = {
     "timing.csv": ("cell", "seconds", "train_seconds", "eval_seconds", "peak_memory_bytes"),
     "evals.csv": (
         *("cell", "split", "fraction", "iteration", "updates", "spent_flops", "generated_tokens"),
-        *("score", "num_prompts", "response_tokens_mean", "infra"),
+        *("score", "num_prompts", "response_tokens_mean", "infra", *LATER["evals.csv"]),
     ),
     "metrics.csv": (
         *("cell", "iteration", "updates", "spent_flops", "generated_tokens", "reward_mean", "response_tokens_mean"),
@@ -68,6 +72,10 @@ KEYS: dict[str, tuple[str, ...]] = {
 }
 CONFIG_PREFIX = "config."
 PHASE_PREFIX = "phase."
+RATE_PREFIXES = ("pass_at_", "maj_at_")
+"""Of evals.csv's columns for the k that a study asks for, with ``_low``, ``_high`` and ``_prompts`` behind it."""
+FURTHER_PREFIXES = (CONFIG_PREFIX, PHASE_PREFIX, *RATE_PREFIXES)
+"""Columns that begin like this stand behind those of ``SCHEMA``."""
 DEFAULT_BASELINE = "grpo"
 
 
@@ -174,7 +182,7 @@ def _convert(name: str, column: str, values: pd.Series) -> pd.Series:
         if len(wrong):
             allowed = ", ".join(repr(word) for word in sorted(CHOICES[column]))
             raise ValueError(f"{name}: column {column!r} holds {wrong.iloc[0]!r}; allowed: {allowed}")
-    if column in TEXT_COLUMNS or not (column in SCHEMA[name] or column.startswith(PHASE_PREFIX)):
+    if column in TEXT_COLUMNS or not (column in SCHEMA[name] or column.startswith((PHASE_PREFIX, *RATE_PREFIXES))):
         return values
     return pd.Series([_number(name, column, value) for value in values], index=values.index, dtype="float64")
 

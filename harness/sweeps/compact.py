@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.config.errors import CorruptRecordError, UserError
-from harness.reports.study import CONFIG_PREFIX, SCHEMA
+from harness.reports.study import CONFIG_PREFIX, FURTHER_PREFIXES, SCHEMA
 from harness.sweeps.files import write_atomic
 from harness.sweeps.layout import cell_folder, read_sweep
 from harness.sweeps.records import Stream, read_json, read_status, read_stream
@@ -131,9 +131,9 @@ def _surrogate(file: Path) -> list[Row]:
 
 
 def _to_csv(columns: Sequence[str], rows: Iterable[Row]) -> bytes:
-    """Return the columns of the schema, in cells.csv also ``config.`` and ``phase.`` ones; missing is empty."""
+    """Return the columns of the schema and those of ``FURTHER_PREFIXES`` that a row has; missing is empty."""
     listed = list(rows)
-    further = {key for row in listed for key in row if key.startswith((CONFIG_PREFIX, "phase."))}
+    further = {key for row in listed for key in row if key.startswith(FURTHER_PREFIXES)} - set(columns)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     header = [*columns, *sorted(further)]

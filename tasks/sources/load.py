@@ -45,10 +45,12 @@ class Loaded:
     Attributes:
         examples: split -> examples; empty where the data set has none.
         dropped: one line an item, its place and the reason.
+        fingerprints: of tasks over these items, by their settings.
     """
 
     examples: Mapping[Split, tuple[Example, ...]]
     dropped: tuple[str, ...]
+    fingerprints: dict[str, str] = field(default_factory=dict[str, str], compare=False)
 
 
 @dataclass

@@ -21,8 +21,6 @@ __all__ = ["DataTask"]
 
 _SAMPLE = "sample"
 _SAMPLES = Path(__file__).parent.parent / "samples"
-# Where items come from does not decide prompts and verdicts; the items themselves do, and they are in the fingerprint.
-_WHERE = frozenset({"source", "train", "validation", "test", "on_bad_item"})
 
 
 @functools.lru_cache(maxsize=16)
@@ -64,6 +62,8 @@ class DataTask(Task):
     id_fields: ClassVar[tuple[str, ...]] = ()
     version: ClassVar[int] = 1
     sample: ClassVar[Mapping[str, object]] = {"source": _SAMPLE}
+    # Where items come from does not decide prompts and verdicts; the items do, and they are in the fingerprint.
+    places: ClassVar[frozenset[str]] = frozenset({"source", "train", "validation", "test", "on_bad_item"})
 
     def __post_init__(self) -> None:
         """Refuse settings that contradict each other; reads nothing."""
@@ -126,16 +126,19 @@ class DataTask(Task):
         """Return one line for each item that ``on_bad_item="drop"`` left out: its place and the reason."""
         return self._items.dropped
 
-    @functools.cached_property
-    def _fingerprint(self) -> str:
-        names = [field.name for field in dataclasses.fields(self) if field.name not in _WHERE]
+    def fingerprint(self) -> str:
+        """Return a hash of the settings, the rules' version and every item; the same data elsewhere have the same."""
+        names = [field.name for field in dataclasses.fields(self) if field.name not in self.places]
+        settings = {name: getattr(self, name) for name in names}
+        known, key = self._items.fingerprints, repr(settings)
+        if key not in known:
+            known[key] = self._hash(settings)
+        return known[key]
+
+    def _hash(self, settings: Mapping[str, Any]) -> str:
         texts = [
             json.dumps([split, example.id, example.difficulty, example.data, self.prompt(example)], sort_keys=True)
             for split in SPLITS
             for example in self._items.examples[split]
         ]
-        return fingerprint(self.name, self.version, {name: getattr(self, name) for name in names}, texts)
-
-    def fingerprint(self) -> str:
-        """Return a hash of the settings, the rules' version and every item; the same data elsewhere have the same."""
-        return self._fingerprint
+        return fingerprint(self.name, self.version, settings, texts)

@@ -1,6 +1,7 @@
 """Verdicts a second. Run with ``pytest tests/benchmarks/test_benchmark_tasks.py --benchmark-only``.
 
-The published data sets are used where they lie beside the project (``../shared/data``), the samples that ship elsewhere.
+The published data sets are used where they lie beside the project (``../shared/data``), elsewhere the samples that
+ship.
 """
 
 import itertools

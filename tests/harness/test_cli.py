@@ -63,7 +63,7 @@ assert not heavy, heavy
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.5
 
 
-@pytest.mark.parametrize("command", ["train", "sweep", "report", "eval", "list", "check"])
+@pytest.mark.parametrize("command", ["train", "sweep", "report", "eval", "verify", "samples", "list", "check"])
 def test_every_commands_help_shows_an_example(capsys, command):
     with pytest.raises(SystemExit) as end:
         main([command, "--help"])
@@ -79,7 +79,7 @@ def test_every_commands_help_shows_an_example(capsys, command):
         (("sweep",), "the following arguments are required: SWEEP.toml"),
         (("sweep", "s.toml", "--worker-count", "2"), "unrecognized arguments: --worker-count 2"),
         (("sweep", "s.toml", "--workers", "0"), "0 is less than 1"),
-        (("sweep", "s.toml", "--workers", "x"), "invalid _count value: 'x'"),
+        (("sweep", "s.toml", "--workers", "x"), "argument --workers: 'x' is no whole number"),
         (("sweep", "none.toml"), "cannot read none.toml: No such file or directory"),
         (("train", "none.toml"), "cannot read none.toml"),
         (("report", "none"), "cells.csv is missing in none"),

@@ -134,9 +134,16 @@ class ForgetsSettings(Arithmetic):
         return "constant"
 
 
+@dataclasses.dataclass(frozen=True)
+class VotesByText(Arithmetic):
+    def answer(self, response: str) -> str | None:
+        return response
+
+
 @pytest.mark.parametrize(
     ("cls", "promise"),
     [
+        (VotesByText, contract.check_answers),
         (WrongGold, contract.check_gold),
         (PaysPromptEcho, contract.check_null_policy),
         (PaysEmpty, contract.check_null_policy),

@@ -50,6 +50,7 @@ def test_a_run_logs_every_name_of_the_glossary_and_no_other(tiny, tmp_path):
         assert numbers <= set(SCHEMA["metrics.csv"])
     missing = {name for name in glossary() if all(row[name] is None for row in rows)}
     elsewhere = {"greedy_reward_mean", "step_kept_frac", "backtracks", "correction_mean", "correction_zero_frac"}
+    elsewhere |= {"shaped_reward_mean", "competence", "open_prompts_frac", "waiting_prompts_frac"}
     assert missing == elsewhere
 
 

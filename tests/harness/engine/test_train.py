@@ -359,7 +359,8 @@ def test_samples_show_prompt_response_and_verdict(tiny, tmp_path):
     cell(small(), tmp_path)
     samples = lines(tmp_path, "samples")
     assert len(samples) == 2 * len(lines(tmp_path, "evals"))
-    assert samples[0].keys() == {"split", "fraction", "id", "prompt", "response", "verdict", "reason"}
+    names = {"split", "fraction", "id", "prompt", "response", "verdict", "reason"}
+    assert samples[0].keys() == names | {"value", "difficulty", "prompt_index", "sample_index"}
     assert samples[0]["prompt"].endswith("=")
 
 

@@ -135,8 +135,8 @@ def test_two_windowed_runs_write_the_same_bytes(tiny, tmp_path):
     ("tables", "reason"),
     [
         ({"objective": "grpo"}, "needs responses that have ended"),
-        ({"replay": {"strategy": "all"}}, "replay and shaping need responses that have ended"),
-        ({"shaping": {"name": "bingo"}}, "replay and shaping need responses that have ended"),
+        ({"replay": {"strategy": "all"}}, "need responses that have ended: set rollout.window_tokens to 0"),
+        ({"shaping": {"name": "bingo"}}, "need responses that have ended: set rollout.window_tokens to 0"),
     ],
 )
 def test_what_needs_an_end_is_refused(tiny, tables, reason):
