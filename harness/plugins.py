@@ -3,6 +3,7 @@
 Heavy imports wait until a plug-in is built. Every fault is a ``UserError`` in one line.
 """
 
+import functools
 import hashlib
 import importlib.metadata
 import importlib.util
@@ -119,7 +120,7 @@ def file_class(name: str) -> type:
 
 def known_classes(kind: Kind) -> dict[str, type]:
     """Return {name: class} of the package and of the entry points."""
-    points = importlib.metadata.entry_points(group=_GROUPS[kind])
+    points = _entry_points(_GROUPS[kind])
     return {**_known(kind)[1], **{point.name: _load_point(kind, point) for point in points}}
 
 
@@ -156,7 +157,7 @@ def _find_class(kind: Kind, name: str) -> Any:
     if file_and_class(name):
         found = file_class(name)
     else:
-        points = {point.name: point for point in importlib.metadata.entry_points(group=_GROUPS[kind])}
+        points = {point.name: point for point in _entry_points(_GROUPS[kind])}
         if name in points and name in classes:
             raise UserError(f"{kind} {name!r} is in the package and in the entry points {_GROUPS[kind]}: rename yours")
         if name not in points and name not in classes:
@@ -184,6 +185,19 @@ def _known(kind: Kind) -> tuple[type, Mapping[str, type]]:
         return objectives.trust_region.TrustRegion, objectives.trust_region.classes()
     except ValueError as error:
         raise UserError(str(error)) from error
+
+
+def _entry_points(group: str) -> tuple[importlib.metadata.EntryPoint, ...]:
+    return _entry_points_of(group, tuple(sys.path), importlib.metadata.entry_points)
+
+
+@functools.lru_cache(maxsize=64)
+def _entry_points_of(
+    group: str, path: tuple[str, ...], look_up: Callable[..., Any]
+) -> tuple[importlib.metadata.EntryPoint, ...]:
+    """Return a group's entry points; reading them takes milliseconds and is done once a search path."""
+    del path
+    return tuple(look_up(group=group))
 
 
 def _load_point(kind: Kind, point: importlib.metadata.EntryPoint) -> Any:

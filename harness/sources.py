@@ -1,6 +1,7 @@
 """Hash the source that decides what a plug-in computes."""
 
 import ast
+import functools
 import hashlib
 from pathlib import Path
 
@@ -21,14 +22,20 @@ def hash_sources(file: Path) -> str:
             seen.add(path)
             source = path.read_bytes()
             digest.update(hashlib.sha256(source).digest())
-            waiting += _own_imports(ast.parse(source))
+            waiting += [*_own_imports(source), *_beside(path)]
     return digest.hexdigest()
 
 
-def _own_imports(tree: ast.Module) -> list[Path]:
+def _beside(path: Path) -> list[Path]:
+    """Return the files that run with one of a folder that is run as a program: nothing imports those by name."""
+    return sorted(path.parent.glob("*.py")) if (path.parent / "__main__.py").is_file() else []
+
+
+@functools.lru_cache(maxsize=1024)
+def _own_imports(source: bytes) -> list[Path]:
     """Return the files of the modules of the two packages that a source imports, in the order of their names."""
     names: set[str] = set()
-    for node in ast.walk(tree):
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:

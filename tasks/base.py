@@ -69,8 +69,8 @@ class Task(ABC):
     Attributes:
         sample: settings under which the task needs nothing from outside (no data set, no network); the contract is
             checked with them.
-        places: settings that say where data lie and not what they are; the fingerprint stands for the data, so these are
-            not part of a run's identity.
+        places: settings that say where data lie and not what they are; the fingerprint stands for the data, and these
+            are not part of a run's identity.
     """
 
     sample: ClassVar[Mapping[str, object]] = {}

@@ -88,7 +88,7 @@ class Math(DataTask):
         return grade(example.data["answer"], answer, example.data["problem"], symbolic=symbolic)
 
     def score_many(self, pairs: Iterable[tuple[Example, str]]) -> list[Score]:
-        """Return one score a pair, in order; what needs a symbolic comparison is compared as many at a time as may be."""
+        """Return one score a pair, in order; symbolic comparisons are made several at a time."""
         given = list(pairs)
         open_: dict[tuple[str, str], Verdict] = {}
 

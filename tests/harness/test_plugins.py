@@ -118,3 +118,57 @@ def test_a_portable_run_names_no_place(tmp_path):
     assert tables["objective"] == {"name": "Mine", "x": 1}
     assert tables["task"] == {"name": "arithmetic"}
     assert str(tmp_path) not in str(tables)
+
+
+def test_the_hash_covers_what_runs_beside_a_program_of_a_folder(monkeypatch, tmp_path):
+    from harness import sources
+
+    child = tmp_path / "tasks" / "child"
+    child.mkdir(parents=True)
+    for name in ("__main__", "driver", "wire"):
+        (child / f"{name}.py").write_text(f"# {name}\n")
+    mine = tmp_path / "tasks" / "mine.py"
+    mine.write_text("from tasks.child.wire import x\n")
+    monkeypatch.setattr(sources, "__file__", str(tmp_path / "harness/sources.py"))
+    before = sources.hash_sources(mine)
+    (child / "driver.py").write_text("# other\n")
+    assert sources.hash_sources(mine) != before
+
+
+GSM = {"budget": {"axis": "updates", "amount": 8}, "policy": {"name": "some/model"}}
+
+
+def test_a_runs_identity_is_the_data_and_not_their_place(tmp_path):
+    import shutil
+
+    import tasks
+    from harness.engine.identity import identity
+
+    sample = Path(tasks.__file__).parent / "samples" / "gsm8k"
+    shutil.copytree(sample, tmp_path / "one")
+    shutil.copytree(sample, tmp_path / "two")
+    one, two = (
+        identity(resolve_run({**GSM, "task": {"name": "gsm8k", "source": f"{tmp_path}/{n}"}})) for n in ("one", "two")
+    )
+    assert one == two
+    assert str(tmp_path) not in str(one)
+    lines = (tmp_path / "two" / "test.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "two" / "test.jsonl").write_text("".join(lines[1:]))
+    other = identity(resolve_run({**GSM, "task": {"name": "gsm8k", "source": f"{tmp_path}/two"}}))
+    assert other["sources"]["problems"] != one["sources"]["problems"]
+
+
+@pytest.mark.parametrize(
+    ("task", "cause"),
+    [
+        ({"name": "gsm8k", "source": "nowhere"}, "no such file or folder"),
+        ({"name": "math", "test": "{tmp}/test.jsonl"}, "no such file"),
+        ({"name": "programs"}, "give source="),
+        ({"name": "gsm8k", "sauce": "x"}, "unknown setting 'sauce'"),
+    ],
+)
+def test_data_that_cannot_be_had_are_refused_before_anything_is_computed(tmp_path, task, cause):
+    task = {key: value.replace("{tmp}", str(tmp_path)) for key, value in task.items()}
+    with pytest.raises(UserError, match=cause) as refusal:
+        check_run(resolve_run({**GSM, "task": task}))
+    assert "\n" not in str(refusal.value)
