@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from tasks.base import Example, Score
 from tasks.code_task import CodeTask, read_program
-from tasks.sandbox import Check, Result, Suite, defined_names, judge_many, read_checks
+from tasks.sandbox import Check, Result, Suite, defined_names, judge_many, parsed, read_checks
 from tasks.sources import Field, Item, Row
 
 __all__ = ["HumanEval"]
@@ -46,8 +46,8 @@ class HumanEval(CodeTask):
             "test": values["test"],
             "entry": values["entry_point"],
         }
-        if data["entry"] not in defined_names(data["prompt"]):
-            raise ValueError(f"prompt does not define {data['entry']!a}, the entry_point")
+        if data["entry"] not in defined_names(data["prompt"] + data["solution"]):
+            raise ValueError(f"prompt and canonical_solution do not define {data['entry']!a}, the entry_point")
         _suite_of(data)
         return Item(data["prompt"], "", data)
 
@@ -78,29 +78,29 @@ class HumanEval(CodeTask):
 
 
 def _suite_of(data: Mapping[str, Any]) -> Suite:
-    return _suite(data["prompt"], data["test"], data["entry"])
+    return _suite(data["prompt"] + data["solution"], data["test"], data["entry"])
 
 
 @functools.lru_cache(maxsize=1024)
-def _suite(prompt: str, test: str, entry: str) -> Suite:
+def _suite(solution: str, test: str, entry: str) -> Suite:
     """Return the checks of a ``check(candidate)``: its assertions one by one, or all of it where it does more."""
     try:
-        statements = ast.parse(test).body
-    except (SyntaxError, ValueError) as error:
-        raise ValueError(f"test is no Python ({error})") from None
+        statements = parsed(test)
+    except ValueError as error:
+        raise ValueError(f"test {error}") from None
     found = [node for node in statements if isinstance(node, ast.FunctionDef) and node.name == "check"]
     if len(found) != 1 or len(found[0].args.args) != 1:
         raise ValueError("test must define check(candidate)")
     candidate = found[0].args.args[0].arg
     rest = [node for node in statements if node is not found[0]]
     body = [node for node in found[0].body if not _says_nothing(node)]
-    helpers = (defined_names(prompt) | defined_names(test)) - {entry}
+    helpers = (defined_names(solution) | defined_names(test)) - {entry}
     plain = all(isinstance(node, ast.Assert) for node in body) and body
     if plain and not any(isinstance(node, ast.FunctionDef | ast.ClassDef) for node in rest):
         texts = [ast.unparse(_Renamed(candidate, entry).visit(node)) for node in body]
-        return Suite(read_checks(texts, known=helpers, defined=[entry]), support=prompt)
+        return Suite(read_checks(texts, known=helpers, defined=[entry]), support=solution)
     driver = f"{test}\n\ncheck({entry})\n"
-    return Suite((Check("check(candidate)", driver=driver, names=(entry,)),), support=prompt)
+    return Suite((Check("check(candidate)", driver=driver, names=(entry,)),), support=solution)
 
 
 def _says_nothing(node: ast.stmt) -> bool:

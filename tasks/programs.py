@@ -20,6 +20,7 @@ from tasks.sandbox import (
     defined_names,
     judge_cases_many,
     judge_many,
+    parsed,
     read_checks,
 )
 from tasks.sources import Field, Item, Row
@@ -71,6 +72,11 @@ class Programs(CodeTask):
             "support": values.get("support") or "",
             "checker": checker,
         }
+        for field in ("setup", "support"):
+            try:
+                parsed(data[field])
+            except ValueError as error:
+                raise ValueError(f"{field} {error}") from None
         if asserted:
             _suite(*_key(data))
         return Item(data["prompt"], str(values.get("difficulty") or ""), data)

@@ -1,6 +1,6 @@
 """Runs untrusted programs, in two tiers: an interpreter without a host, and a locked-in CPython process."""
 
-from tasks.sandbox.checks import Check, Suite, defined_names, read_checks
+from tasks.sandbox.checks import Check, Suite, defined_names, parsed, read_checks
 from tasks.sandbox.judge import Result, judge, judge_many
 from tasks.sandbox.outcome import Failure, Limits, Outcome
 from tasks.sandbox.programs import run_program
@@ -21,6 +21,7 @@ __all__ = [
     "judge_cases",
     "judge_cases_many",
     "judge_many",
+    "parsed",
     "read_checks",
     "run_program",
     "self_test",

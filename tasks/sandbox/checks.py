@@ -6,11 +6,12 @@ against. What is asked is evaluated where the program runs; the rest where it do
 
 import ast
 import builtins
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["TEST_MODULES", "Check", "Suite", "defined_names", "read_checks"]
+__all__ = ["TEST_MODULES", "Check", "Suite", "defined_names", "parsed", "read_checks"]
 
 TEST_MODULES = frozenset(
     {"cmath", "collections", "copy", "decimal", "fractions", "itertools", "math", "random", "re", "string", "sys"}
@@ -72,11 +73,21 @@ def read_checks(tests: Iterable[str], known: Iterable[str] = (), defined: Iterab
     return tuple(_read(test.strip(), frozenset(known), frozenset(defined)) for test in tests)
 
 
+def parsed(text: str) -> list[ast.stmt]:
+    """Return the statements of a data set's Python text, without its warnings; ValueError where it is none."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(text).body
+    except (SyntaxError, ValueError) as error:
+        raise ValueError(f"is no Python ({error})") from None
+
+
 def defined_names(code: str) -> frozenset[str]:
     """Return the functions, classes and variables of a program's top level, none where it is no Python."""
     try:
-        statements = ast.parse(code).body
-    except (SyntaxError, ValueError):
+        statements = parsed(code)
+    except ValueError:
         return frozenset()
     names = _Names()
     for statement in statements:
@@ -89,9 +100,9 @@ def defined_names(code: str) -> frozenset[str]:
 
 def _read(text: str, known: frozenset[str], defined: frozenset[str]) -> Check:
     try:
-        statements = ast.parse(text).body
-    except (SyntaxError, ValueError) as error:
-        raise ValueError(f"test {text[:80]!a} is no Python ({error})") from None
+        statements = parsed(text)
+    except ValueError as error:
+        raise ValueError(f"test {text[:80]!a} {error}") from None
     free = _free_names(statements)
     theirs = sorted((free - known - TEST_MODULES - frozenset(dir(builtins))) | (free & defined))
     if not theirs:

@@ -17,6 +17,7 @@ __all__ = ["TRIES", "WORKERS", "Candidate", "Result", "judge", "judge_many"]
 
 _FIRST_LOOK_SECONDS = 0.25
 TRIES = 2
+_KEPT = 100  # characters of a failure's reason that reach the judge's own
 _IMPORTS = f"import {', '.join(sorted(TEST_MODULES))}"
 WORKERS = min(16, os.cpu_count() or 1)
 
@@ -153,7 +154,7 @@ def _held(judging: Program, check: Check, suite: Suite, values: Sequence[Any]) -
 
 
 def _drive(candidate: Candidate, check: Check, suite: Suite, limits: Limits) -> Result:
-    """Run a test program that calls the candidate's functions; the first call that fails is the program's failure."""
+    """Run a test program that calls the candidate's functions; where a call stops it, that says why."""
     failures: list[Failure] = []
 
     def answer(asked: list[Any]) -> Any:
@@ -166,11 +167,13 @@ def _drive(candidate: Candidate, check: Check, suite: Suite, limits: Limits) -> 
         if failure := _prepare(judging, suite, check.names):
             return failure
         done = judging.do("run", on_ask=answer, text=check.driver)
-    if failures:
-        return Result(failures[0].verdict, failures[0].reason)
-    if done:
-        return Result("wrong", line(f"{_shown(check)}: {done.reason}"))
-    return Result("pass")
+    if not done:
+        return Result("pass")
+    # A test may expect a call to fail; only what it did not catch stopped it.
+    stopped = next((failure for failure in reversed(failures) if failure.reason[:_KEPT] in done.reason), None)
+    if stopped:
+        return Result(stopped.verdict, stopped.reason)
+    return Result("wrong", line(f"{_shown(check)}: {done.reason}"))
 
 
 def _prepare(judging: Program, suite: Suite, names: Sequence[str]) -> Result | None:
