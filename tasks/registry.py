@@ -9,7 +9,6 @@ import pkgutil
 from collections.abc import Mapping
 from types import ModuleType
 
-import tasks
 from tasks.base import Task
 from tasks.settings import build, near_match
 
@@ -60,7 +59,9 @@ def classes() -> dict[str, type[Task]]:
     """
     importlib.invalidate_caches()
     found: dict[str, type[Task]] = {}
-    for module in sorted({info.name for info in pkgutil.iter_modules(tasks.__path__)} - _HELPERS):
+    for module in sorted(
+        {info.name for info in pkgutil.iter_modules(importlib.import_module("tasks").__path__)} - _HELPERS
+    ):
         own = _task_classes(module, _load(module))
         if twice := sorted(found.keys() & own.keys()):
             raise ValueError(f"tasks/{module}.py defines {twice[0]!r}, which another file has defined; rename it")

@@ -1,18 +1,35 @@
 """Equations, inequalities, and values under a name such as ``x = 5``."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Protocol
 
-from tasks.answers.algebra import TooLargeError
+from tasks.answers.algebra import Algebra, Ratio, TooLargeError
 from tasks.answers.nodes import Node
 from tasks.answers.values import Expression, Relation, Value
-
-if TYPE_CHECKING:
-    from tasks.answers.equivalence import Comparison
 
 __all__ = ["compare_relations"]
 
 
-def compare_relations(comparison: "Comparison", gold: Value, answer: Value) -> bool | None:
+class Comparing(Protocol):
+    """The comparison that relations are a part of; see ``equivalence.Comparison``."""
+
+    algebra: Algebra
+    reason: str
+
+    def no(self, reason: str) -> bool:
+        """Return False and keep the reason."""
+        ...
+
+    def equal(self, gold: Value, answer: Value) -> bool | None:
+        """Return whether two values are equal; None where own means cannot tell."""
+        ...
+
+    def worked_out(self, *nodes: Node) -> Sequence[Ratio] | None:
+        """Return the exact values of expressions."""
+        ...
+
+
+def compare_relations(comparison: Comparing, gold: Value, answer: Value) -> bool | None:
     """Return whether a relation, or a value under a name, is the gold one; None where own means cannot tell."""
     if not isinstance(gold, Relation):
         return _labelled(comparison, gold, answer)
@@ -30,7 +47,7 @@ def compare_relations(comparison: "Comparison", gold: Value, answer: Value) -> b
     return _equations(comparison, gold, answer)
 
 
-def _labelled(comparison: "Comparison", gold: Value, answer: Value) -> bool | None:
+def _labelled(comparison: Comparing, gold: Value, answer: Value) -> bool | None:
     r"""Compare ``x = 5`` or ``x \in [2, 5]`` with a gold value that has no name."""
     if not isinstance(answer, Relation) or not answer.label or answer.sign not in ("=", "in"):
         return comparison.no("a relation where a value was expected")
@@ -43,7 +60,7 @@ def _labelled(comparison: "Comparison", gold: Value, answer: Value) -> bool | No
     return comparison.equal(gold, answer.right)
 
 
-def _unlabelled(comparison: "Comparison", gold: Relation, answer: Value) -> bool | None:
+def _unlabelled(comparison: Comparing, gold: Relation, answer: Value) -> bool | None:
     r"""Compare a value without a name: right for ``x = 5``, ``f(x) = 2x`` and ``x \in S``, not for ``y = 2x``."""
     if not gold.label or gold.sign not in ("=", "in"):
         return comparison.no("expected both sides of a relation")
@@ -54,7 +71,7 @@ def _unlabelled(comparison: "Comparison", gold: Relation, answer: Value) -> bool
     return comparison.equal(gold.right, answer) if whole else comparison.no("expected both sides of an equation")
 
 
-def _equations(comparison: "Comparison", gold: Relation, answer: Relation) -> bool | None:
+def _equations(comparison: Comparing, gold: Relation, answer: Relation) -> bool | None:
     """Compare equations without a name alone on the left: equal up to a rational factor."""
     nodes = [_difference(relation) for relation in (gold, answer)]
     values = None if None in nodes else comparison.worked_out(*[node for node in nodes if node is not None])

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+import tasks.sandbox.monty as monty
+import tasks.sandbox.relay as relay
+import tasks.sandbox.servers as servers
 from tasks.base import Verdict
-from tasks.sandbox import monty, relay, servers
 from tasks.sandbox.checks import TEST_MODULES, Check, Suite
 from tasks.sandbox.child.wire import WireError, encode
 from tasks.sandbox.outcome import Failure, Limits, line

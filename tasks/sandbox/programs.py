@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from tasks.sandbox import monty, relay
+import tasks.sandbox.monty as monty
+import tasks.sandbox.relay as relay
 from tasks.sandbox.outcome import Failure, Limits, Outcome, line, not_plain
 
 __all__ = ["run_program"]

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tasks.sandbox import servers
+import tasks.sandbox.servers as servers
 from tasks.sandbox.judge import TRIES, WORKERS, Result
 from tasks.sandbox.outcome import Failure, Limits, line
 from tasks.sandbox.program import SandboxError

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import tasks.sources.hub as hub
 from tasks.base import SPLITS, Split
-from tasks.sources import hub
 from tasks.sources.rows import ENDINGS, Row, read_file, split_ending
 
 __all__ = ["Origin", "find", "find_files", "read", "split_of"]

@@ -1,17 +1,14 @@
 """From rows to examples: parsed, parted into disjoint splits, each gold answer checked by the task's own verifier."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar, Protocol
 
-from tasks.base import SPLITS, Example, Split
+from tasks.base import SPLITS, Example, Score, Split
 from tasks.sources.rows import Row
-from tasks.sources.schema import check
+from tasks.sources.schema import Field, check
 from tasks.splits import content_key
-
-if TYPE_CHECKING:
-    from tasks.sources.task import DataTask
 
 __all__ = ["VALIDATION_SHARE", "Item", "Loaded", "load"]
 
@@ -36,6 +33,35 @@ class Item:
     difficulty: str
     data: Mapping[str, Any]
     split: Split | None = None
+
+
+class Source(Protocol):
+    """What a task over published items says of them; see ``DataTask``."""
+
+    name: ClassVar[str]
+    fields: ClassVar[tuple[Field, ...]]
+    id_fields: ClassVar[tuple[str, ...]]
+
+    @property
+    def on_bad_item(self) -> str:
+        """Whether to "stop" at bad items or "drop" them."""
+        ...
+
+    def parse(self, row: Row) -> "Item":
+        """Return what a row says."""
+        ...
+
+    def prompt(self, example: Example) -> str:
+        """Return the prompt."""
+        ...
+
+    def gold(self, example: Example) -> str:
+        """Return a response that must pass."""
+        ...
+
+    def score_many(self, pairs: Iterable[tuple[Example, str]]) -> list[Score]:
+        """Return one score a pair."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -80,7 +106,7 @@ class _Placed:
     example: Example
 
 
-def load(task: "DataTask", parts: Mapping[Split | None, Sequence[Row]]) -> Loaded:
+def load(task: Source, parts: Mapping[Split | None, Sequence[Row]]) -> Loaded:
     """Return the examples of all splits.
 
     Args:
@@ -105,7 +131,7 @@ def load(task: "DataTask", parts: Mapping[Split | None, Sequence[Row]]) -> Loade
     return Loaded(examples, tuple(faults.lines))
 
 
-def _parse_all(task: "DataTask", parts: Mapping[Split | None, Sequence[Row]], faults: _Faults) -> list[_Placed]:
+def _parse_all(task: Source, parts: Mapping[Split | None, Sequence[Row]], faults: _Faults) -> list[_Placed]:
     carve = "validation" not in parts
     placed: list[_Placed] = []
     for part, rows in parts.items():
@@ -131,7 +157,7 @@ def _carved(part: Split, key: str) -> Split:
     return "validation" if part == "train" and point < VALIDATION_SHARE else part
 
 
-def _id(task: "DataTask", row: Row, key: str) -> str:
+def _id(task: Source, row: Row, key: str) -> str:
     """Return the first identifying field that the row has, else the hash of its text."""
     found = (row.values.get(name) for name in task.id_fields)
     return next((str(value) for value in found if value is not None and value != ""), key)
@@ -146,7 +172,7 @@ def _plain(row: Row, item: Item) -> dict[str, Any]:
         ) from error
 
 
-def _without_copies(task: "DataTask", placed: Sequence[_Placed], faults: _Faults) -> list[_Placed]:
+def _without_copies(task: Source, placed: Sequence[_Placed], faults: _Faults) -> list[_Placed]:
     """Return the items that are no copies; of copies the first stays, in test before train."""
     owners: dict[tuple[str, ...], _Placed] = {}
     copies: set[int] = set()
@@ -164,7 +190,7 @@ def _without_copies(task: "DataTask", placed: Sequence[_Placed], faults: _Faults
     return [found for index, found in enumerate(placed) if index not in copies]
 
 
-def _identity(task: "DataTask", found: _Placed) -> tuple[tuple[str, ...], ...]:
+def _identity(task: Source, found: _Placed) -> tuple[tuple[str, ...], ...]:
     """Return what tells an item from others: its prompt whatever the white space, prompt and data, its id."""
     prompt = " ".join(task.prompt(found.example).split())
     data = json.dumps(found.example.data, sort_keys=True)
@@ -190,7 +216,7 @@ def _label(found: _Placed) -> str:
     return f"{found.place} ({found.example.split})"
 
 
-def _with_right_gold(task: "DataTask", placed: Sequence[_Placed], faults: _Faults) -> list[_Placed]:
+def _with_right_gold(task: Source, placed: Sequence[_Placed], faults: _Faults) -> list[_Placed]:
     """Return the items whose gold answer passes."""
     scores = task.score_many([(found.example, task.gold(found.example)) for found in placed])
     broken = [(found, score) for found, score in zip(placed, scores, strict=True) if score.verdict == "infra"]
