@@ -1,19 +1,18 @@
 """What tasks share whose responses are programs: reading the program out of a response, judging it, partial credit."""
 
-import re
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, cast, get_args
 
 from tasks.base import Demonstration, Example, Score
-from tasks.sandbox import Limits, Result
+from tasks.sandbox import Limits, Result, Suite, Tier, judge_many
 from tasks.settings import require
 from tasks.sources import DataTask
 
 __all__ = ["CodeTask", "fenced", "read_program"]
 
-_FENCE = re.compile(r"^```[ \t]*([A-Za-z0-9+#_-]*)[^\n]*\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE)
+_FENCE, _INDENT = "```", 3  # as in CommonMark
 _PYTHON = frozenset({"", "python", "python3", "py"})
 _MAX_RESPONSE = 100_000  # characters; longer ones are refused unread
 
@@ -35,17 +34,31 @@ def read_program(response: str) -> str | Score:
     text = response.replace("\r\n", "\n")
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
         return Score(0.0, "format", "half a surrogate pair")
-    blocks = list(_FENCE.finditer(text))
-    if not blocks:
-        if "```" in text:
-            return Score(0.0, "format", "a block that is not closed")
+    if _FENCE not in text:
         return text if text.strip() else Score(0.0, "format", "no program")
-    last = blocks[-1]
-    if "```" in text[last.end() :]:
+    block = _last_block(text.split("\n"))
+    if block is None:
         return Score(0.0, "format", "a block that is not closed")
-    if last[1].lower() not in _PYTHON:
-        return Score(0.0, "format", f"a block of {last[1][:20]}, expected Python")
-    return last[2] if last[2].strip() else Score(0.0, "format", "no program")
+    language, code = block
+    if language.lower() not in _PYTHON:
+        return Score(0.0, "format", f"a block of {ascii(language[:20])[1:-1]}, expected Python")
+    return code if code.strip() else Score(0.0, "format", "no program")
+
+
+def _last_block(lines: Sequence[str]) -> tuple[str, str] | None:
+    """Return language and text of the last block; None where there is none or the last one is not closed."""
+    block: tuple[str, str] | None = None
+    begun: int | None = None
+    for number, text in enumerate(lines):
+        mark = text.lstrip(" ")
+        if not mark.startswith(_FENCE) or len(text) - len(mark) > _INDENT:
+            continue
+        if begun is None:
+            begun = number
+        elif not mark[len(_FENCE) :].strip():
+            words = lines[begun].lstrip(" ")[len(_FENCE) :].split()
+            block, begun = (words[0] if words else "", "\n".join(lines[begun + 1 : number]) + "\n"), None
+    return block if begun is None else None
 
 
 @dataclass(frozen=True)
@@ -56,11 +69,13 @@ class CodeTask(DataTask):
         timeout_seconds: from the start of a program to its end, with all its tests; of one run where it reads standard
             input. Half of it may be computing time, so that a busy machine stops no program that another would not.
         memory_bytes: heap of a program.
+        tier: "cpython", the sandbox whose verdicts are Python's, or "monty" for machines without its locks.
         partial_credit: a response that passes some tests earns their share, below 1; else only all of them pay.
     """
 
     timeout_seconds: float = 10.0
     memory_bytes: int = 256_000_000
+    tier: str = "cpython"
     partial_credit: bool = False
 
     sample: ClassVar[Mapping[str, object]] = {"source": "sample", "timeout_seconds": 0.5}
@@ -69,6 +84,7 @@ class CodeTask(DataTask):
         """Refuse settings that are out of range."""
         super().__post_init__()
         require(self.timeout_seconds > 0, "timeout_seconds", self.timeout_seconds, "seconds > 0, e.g. 10.0")
+        require(self.tier in get_args(Tier), "tier", self.tier, f"one of {', '.join(get_args(Tier))}")
         least = 16_000_000
         require(self.memory_bytes >= least, "memory_bytes", self.memory_bytes, f"bytes >= {least}, e.g. 256000000")
 
@@ -91,6 +107,10 @@ class CodeTask(DataTask):
     @abstractmethod
     def judge(self, programs: Sequence[tuple[Example, str]]) -> Sequence[tuple[Sequence[Result], int]]:
         """Return the results of each program and how many tests it has; where results are fewer, it failed there."""
+
+    def judge_suites(self, programs: Sequence[tuple[str, Suite]]) -> list[list[Result]]:
+        """Judge programs by suites of checks, in the task's tier and within its limits."""
+        return judge_many(programs, self.limits, tier=cast(Tier, self.tier), whole=self.partial_credit)
 
     def demonstrations(self, example: Example) -> Sequence[Demonstration]:
         """Return the published solution."""

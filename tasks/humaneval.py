@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from tasks.base import Example, Score
 from tasks.code_task import CodeTask, read_program
-from tasks.sandbox import Check, Result, Suite, defined_names, judge_many, parsed, read_checks
+from tasks.sandbox import Check, Result, Suite, defined_names, parsed, read_checks
 from tasks.sources import Field, Item, Row
 
 __all__ = ["HumanEval"]
@@ -73,7 +73,7 @@ class HumanEval(CodeTask):
     def judge(self, programs: Sequence[tuple[Example, str]]) -> Sequence[tuple[Sequence[Result], int]]:
         """Judge programs by the published ``check``."""
         suites = [(code, _suite_of(example.data)) for example, code in programs]
-        results = judge_many(suites, self.limits, whole=self.partial_credit)
+        results = self.judge_suites(suites)
         return [(found, len(suite.checks)) for found, (_, suite) in zip(results, suites, strict=True)]
 
 
@@ -104,9 +104,12 @@ def _suite(solution: str, test: str, entry: str) -> Suite:
 
 
 def _says_nothing(node: ast.stmt) -> bool:
-    """Tell a docstring, ``pass`` and assertions of a constant, which hold of every program."""
+    """Tell a docstring, ``pass``, and assertions that hold of every program: of a constant, of a call and itself."""
     if isinstance(node, ast.Assert):
-        return isinstance(node.test, ast.Constant) and bool(node.test.value)
+        test = node.test
+        if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
+            return ast.dump(test.left) == ast.dump(test.comparators[0])
+        return isinstance(test, ast.Constant) and bool(test.value)
     return isinstance(node, ast.Pass) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
 
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from tasks.base import Example, Score, Split
 from tasks.code_task import CodeTask, fenced, read_program
-from tasks.sandbox import Result, Suite, defined_names, judge_many, read_checks
+from tasks.sandbox import Result, Suite, defined_names, read_checks
 from tasks.settings import require
 from tasks.sources import Field, Item, Row
 
@@ -81,7 +81,7 @@ class MBPP(CodeTask):
     def judge(self, programs: Sequence[tuple[Example, str]]) -> Sequence[tuple[Sequence[Result], int]]:
         """Judge programs by their assertions."""
         suites = [(code, _suite_of(example.data)) for example, code in programs]
-        results = judge_many(suites, self.limits, whole=self.partial_credit)
+        results = self.judge_suites(suites)
         return [(found, len(suite.checks)) for found, (_, suite) in zip(results, suites, strict=True)]
 
 

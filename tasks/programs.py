@@ -19,7 +19,6 @@ from tasks.sandbox import (
     Suite,
     defined_names,
     judge_cases_many,
-    judge_many,
     parsed,
     read_checks,
 )
@@ -100,7 +99,7 @@ class Programs(CodeTask):
         printing = [index for index, (example, _) in enumerate(programs) if not example.data["asserted"]]
         suites = [(programs[index][1], _suite(*_key(programs[index][0].data))) for index in asserted]
         runs = [(programs[i][1], _cases(programs[i][0].data), programs[i][0].data["checker"]) for i in printing]
-        results = dict(zip(asserted, judge_many(suites, self.limits, whole=self.partial_credit), strict=True))
+        results = dict(zip(asserted, self.judge_suites(suites), strict=True))
         found = judge_cases_many(runs, self.limits, whole=self.partial_credit)
         results.update(zip(printing, found, strict=True))
         return [(results[index], len(example.data["tests"])) for index, (example, _) in enumerate(programs)]

@@ -5,6 +5,7 @@ careful response uses one to work out the program (secants, then a check of the 
 the visible and on hidden inputs and passes where every value is the right int, so any equivalent program passes.
 """
 
+import concurrent.futures
 import dataclasses
 import functools
 import re
@@ -15,6 +16,7 @@ from typing import Any, ClassVar
 from tasks.base import Demonstration, Example, Score, Split, Task
 from tasks.program_families import LEVELS, Program, settled, working
 from tasks.sandbox import Limits, Outcome, run_program
+from tasks.sandbox.judge import WORKERS
 from tasks.settings import require
 from tasks.splits import Draws, check_split, fingerprint, generate
 
@@ -153,22 +155,29 @@ class Synthesis(Task):
 
     def score(self, example: Example, response: str) -> Score:
         """Return pass, wrong (a value differs), format (no program) or what stopped the program."""
-        return self._judge(example, response, {})
+        return self.score_many([(example, response)])[0]
 
     def score_many(self, pairs: Iterable[tuple[Example, str]]) -> list[Score]:
-        """Return one score a pair, in order; a program is run once for equal inputs."""
-        seen: dict[tuple[str, tuple[int, ...]], Outcome] = {}
-        return [self._judge(example, response, seen) for example, response in pairs]
+        """Return one score a pair, in order; a program is run once for equal inputs, several at a time."""
+        read = [(example, _read(response)) for example, response in pairs]
+        runs = {(source, tuple(e.data["inputs"])): None for e, source in read if isinstance(source, str)}
+        outcomes = dict(zip(runs, self._run(list(runs)), strict=True))
+        return [
+            source if isinstance(source, Score) else _compare(e.data, outcomes[source, tuple(e.data["inputs"])])
+            for e, source in read
+        ]
 
-    def _judge(self, example: Example, response: str, seen: dict[tuple[str, tuple[int, ...]], Outcome]) -> Score:
-        source = _read(response)
-        if isinstance(source, Score):
-            return source
-        inputs = tuple(example.data["inputs"])
-        if (source, inputs) not in seen:
-            limits = Limits(seconds=self.timeout_seconds, memory_bytes=self.memory_bytes)
-            seen[source, inputs] = run_program(source, [(x,) for x in inputs], limits)
-        return _compare(example.data, seen[source, inputs])
+    def _run(self, runs: Sequence[tuple[str, tuple[int, ...]]]) -> list[Outcome]:
+        limits = Limits(seconds=self.timeout_seconds, memory_bytes=self.memory_bytes)
+
+        def run(program: tuple[str, tuple[int, ...]]) -> Outcome:
+            source, inputs = program
+            return run_program(source, [(x,) for x in inputs], limits)
+
+        if len(runs) <= 1:
+            return list(map(run, runs))
+        with concurrent.futures.ThreadPoolExecutor(WORKERS) as threads:
+            return list(threads.map(run, runs))
 
     def fingerprint(self) -> str:
         """Return a hash of the settings, the rules' version and a sample of every split."""

@@ -50,8 +50,8 @@ _POOL = ServerPool(["math_verify", "sympy"], warm_up=_WARM_UP)
 def verify(gold: str, answer: str) -> Verdict:
     """Return "pass" where math-verify holds two LaTeX expressions for equal, else "wrong".
 
-    "timeout" where it takes more than two seconds of computing, "memory" and "error" where that or something else stops
-    it, "infra" where it cannot be run at all.
+    "timeout" where it takes more than two seconds of computing; "memory", "error" and "unsupported" where something
+    else stops it; "infra" where it cannot be run at all.
     """
     try:
         with process(_LIMITS, pool=_POOL) as program:
@@ -60,5 +60,5 @@ def verify(gold: str, answer: str) -> Verdict:
     except (SandboxError, OSError):
         return "infra"
     if isinstance(found, Failure):
-        return "infra" if found.verdict == "unsupported" else found.verdict
+        return found.verdict
     return "pass" if found is True else "wrong"

@@ -1,7 +1,7 @@
 """Runs untrusted programs, in two tiers: an interpreter without a host, and a locked-in CPython process."""
 
 from tasks.sandbox.checks import Check, Suite, defined_names, parsed, read_checks
-from tasks.sandbox.judge import Result, judge, judge_many
+from tasks.sandbox.judge import Result, Tier, judge, judge_many
 from tasks.sandbox.outcome import Failure, Limits, Outcome
 from tasks.sandbox.programs import run_program
 from tasks.sandbox.servers import self_test
@@ -16,6 +16,7 @@ __all__ = [
     "Outcome",
     "Result",
     "Suite",
+    "Tier",
     "defined_names",
     "judge",
     "judge_cases",

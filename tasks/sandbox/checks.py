@@ -17,6 +17,7 @@ TEST_MODULES = frozenset(
     {"cmath", "collections", "copy", "decimal", "fractions", "itertools", "math", "random", "re", "string", "sys"}
 )
 """What tests may use without importing it."""
+_WRAPPERS = frozenset({"dict", "frozenset", "len", "list", "next", "repr", "set", "sorted", "str", "tuple"})
 
 
 @dataclass(frozen=True)
@@ -139,12 +140,49 @@ class _Parter(ast.NodeTransformer):
         """Replace or descend."""
         if isinstance(node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
             return node  # a call in there may hang on its variables, and may be made many times
-        if isinstance(node, ast.Call) and _root(node.func) in self._theirs:
+        if isinstance(node, ast.Compare):
+            sides: list[ast.expr] = [
+                self._ask(side) if self._is_variable(side) else self.visit(side) for side in _sides(node)
+            ]
+            return ast.Compare(sides[0], node.ops, sides[1:])
+        if self._is_theirs(node):
             if _free_names([node]) & self._known:
                 return node  # a helper's value must not be the program's to make
-            self.calls.append(ast.unparse(node))
-            return ast.Name(id=f"_value{len(self.calls) - 1}", ctx=ast.Load())
+            return self._ask(node)
         return super().visit(node)
+
+    def _ask(self, node: ast.AST) -> ast.Name:
+        self.calls.append(ast.unparse(node))
+        return ast.Name(id=f"_value{len(self.calls) - 1}", ctx=ast.Load())
+
+    def _is_variable(self, node: ast.AST) -> bool:
+        return isinstance(node, ast.Name) and node.id in self._theirs
+
+    def _is_theirs(self, node: ast.AST) -> bool:
+        """Tell a call of the program's, an attribute of its value, and one in a plain wrapper such as ``list(f(x))``.
+
+        A generator, say, does not cross, and what ``list`` makes of it does.
+        """
+        if isinstance(node, ast.Attribute | ast.Subscript):
+            return self._is_theirs(node.value) and (isinstance(node, ast.Attribute) or _is_literal(node.slice))
+        if not isinstance(node, ast.Call):
+            return False
+        if _root(node.func) in self._theirs:
+            return True
+        wraps = isinstance(node.func, ast.Name) and node.func.id in _WRAPPERS and not node.keywords
+        return wraps and len(node.args) == 1 and self._is_theirs(node.args[0])
+
+
+def _sides(node: ast.Compare) -> list[ast.expr]:
+    return [node.left, *node.comparators]
+
+
+def _is_literal(node: ast.expr) -> bool:
+    try:
+        ast.literal_eval(node)
+    except ValueError:
+        return False
+    return True
 
 
 def _root(node: ast.expr) -> str:

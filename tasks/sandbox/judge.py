@@ -3,8 +3,8 @@
 import concurrent.futures
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
 
 import tasks.sandbox.monty as monty
 import tasks.sandbox.relay as relay
@@ -15,9 +15,9 @@ from tasks.sandbox.child.wire import WireError, encode
 from tasks.sandbox.outcome import Failure, Limits, line
 from tasks.sandbox.program import Program, SandboxError
 
-__all__ = ["TRIES", "WORKERS", "Candidate", "Result", "judge", "judge_many"]
+__all__ = ["TRIES", "WORKERS", "Candidate", "Result", "Tier", "judge", "judge_many"]
 
-_FIRST_LOOK_SECONDS = 0.25
+Tier = Literal["cpython", "monty"]
 TRIES = 2
 _KEPT = 100  # characters of a failure's reason that reach the judge's own
 _IMPORTS = f"import {', '.join(sorted(TEST_MODULES))}"
@@ -57,56 +57,59 @@ class Candidate(Protocol):
         ...
 
 
-def judge_many(programs: Sequence[tuple[str, Suite]], limits: Limits, whole: bool = False) -> list[list[Result]]:
+def judge_many(
+    programs: Sequence[tuple[str, Suite]], limits: Limits, *, tier: Tier = "cpython", whole: bool = False
+) -> list[list[Result]]:
     """Return what ``judge`` gives for each program, in order; as many at a time as there are processors."""
-    if monty.forked():
-        return relay.call(judge_many, programs, limits, whole)
     if len(programs) <= 1:
-        return [judge(code, suite, limits, whole) for code, suite in programs]
+        return [judge(code, suite, limits, tier=tier, whole=whole) for code, suite in programs]
     with concurrent.futures.ThreadPoolExecutor(WORKERS) as threads:
-        return list(threads.map(lambda pair: judge(pair[0], pair[1], limits, whole), programs))
+        return list(threads.map(lambda pair: judge(pair[0], pair[1], limits, tier=tier, whole=whole), programs))
 
 
-def judge(code: str, suite: Suite, limits: Limits, whole: bool = False) -> list[Result]:
+def judge(code: str, suite: Suite, limits: Limits, *, tier: Tier = "cpython", whole: bool = False) -> list[Result]:
     """Judge one program.
-
-    A short look in Monty comes first; what does not pass every check there is judged again by CPython, whose word
-    counts, within what is left of the limits.
 
     Args:
         code: Python source; any text.
         suite: the checks.
         limits: of the program.
+        tier: "cpython", or "monty" for machines without the locks of that; what Monty lacks is "unsupported" there, and
+            what it is lax about (names in annotations, the order of a set) passes.
         whole: judge all checks; else the first one that is not passed is the last one.
 
     Returns:
         One result a check, in order; one "infra" where the sandbox itself does not run, one failure where the program
         does not load.
     """
-    if monty.forked():
-        return relay.call(judge, code, suite, limits, whole)
-    look = min(_FIRST_LOOK_SECONDS, limits.seconds / 4)
-    left = limits.seconds - look, limits.wall_seconds - 2 * look
-    rest, reason = replace(limits, seconds=left[0], wall_seconds=left[1]), ""
+    if tier == "monty" and monty.forked():
+        return _relayed(code, suite, limits, whole)
+    reason = ""
     for _ in range(TRIES):
         try:
-            first = _in_monty(code, suite, replace(limits, seconds=look))
-            if all(result.verdict == "pass" for result in first):
-                return first
-            return _in_cpython(code, suite, rest, whole)
+            return _in_monty(code, suite, limits, whole) if tier == "monty" else _in_cpython(code, suite, limits, whole)
         except (SandboxError, OSError) as error:
             reason = line(str(error))
     return [Result("infra", reason)]
 
 
-def _in_monty(code: str, suite: Suite, limits: Limits) -> list[Result]:
+def _relayed(code: str, suite: Suite, limits: Limits, whole: bool) -> list[Result]:
+    try:
+        return relay.call(_in_monty, code, suite, limits, whole)
+    except OSError as error:
+        return [Result("infra", line(str(error)))]
+
+
+def _in_monty(code: str, suite: Suite, limits: Limits, whole: bool) -> list[Result]:
     import pydantic_monty
 
+    if any(check.driver or check.expression for check in suite.checks):
+        return [Result("unsupported", "tests that are more than equalities need the CPython tier")]
     try:
         with monty.checkout(limits) as session:
-            return _ask(monty.InMonty(session, limits), code, suite, limits, whole=False)
-    except (pydantic_monty.MontyCrashedError, *monty.LOST) as error:
-        return [Result("unsupported", line(str(error)))]
+            return _ask(monty.InMonty(session, limits), code, suite, limits, whole)
+    except pydantic_monty.MontyCrashedError as error:
+        raise SandboxError(line(str(error))) from None
 
 
 def _in_cpython(code: str, suite: Suite, limits: Limits, whole: bool) -> list[Result]:
@@ -186,7 +189,11 @@ def _prepare(judging: Program, suite: Suite, names: Sequence[str]) -> Result | N
 
 
 def _wrong(check: Check, value: Any) -> Result:
-    return Result("wrong", line(f"{_shown(check)}: got {repr(value)[:60]}"))
+    try:
+        got = repr(value)[:60]
+    except ValueError:  # an int of more digits than are shown
+        got = f"a {type(value).__name__}"
+    return Result("wrong", line(f"{_shown(check)}: got {got}"))
 
 
 def _shown(check: Check) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["LOST", "InMonty", "checkout", "forked"]
 
 _CHECKOUTS_PER_WORKER = 2000
-_GRACE_SECONDS = 5.0
+_GRACE_SECONDS = 0.25
 LOST = (OSError,)
 """What is raised, besides MontyCrashedError, where a worker or its pool is lost."""
 # Bounds a value before it crosses: a dict of 50,000 integers of one hash would be built here for ten seconds. It takes
@@ -43,6 +43,10 @@ def {name}(value, budget, type=type, len=len, int=int, str=str, bytes=bytes, dic
         elif kind is dict:
             stack.extend(item.keys())
             stack.extend(item.values())
+        if kind in (dict, set, frozenset):
+            for key in item:
+                if type(key) not in (int, str, bytes, bool, float, type(None)):
+                    budget -= 64
     return value
 """
 # What crossing over raises for a value that has no counterpart here, e.g. a set of instances.
@@ -150,6 +154,9 @@ class _Pool:
                 self._pool, self._pid = pool, os.getpid()
             return self._pool
 
+    def after_fork(self) -> None:
+        self._lock = threading.Lock()  # another thread of the parent may have held it
+
     def forked(self) -> bool:
         return self._pool is not None and self._pid != os.getpid()
 
@@ -161,6 +168,7 @@ class _Pool:
 
 _POOL = _Pool()
 atexit.register(_POOL.close)
+os.register_at_fork(after_in_child=_POOL.after_fork)
 
 
 def checkout(limits: Limits) -> "pydantic_monty.MontySession":

@@ -41,8 +41,9 @@ class Program:
     def __init__(self, host: Host, limits: Limits, stdin: bytes) -> None:
         self._host, self._limits, self._budget = host, limits, limits.values
         self._stdout = os.memfd_create("stdout")
-        given = os.memfd_create("stdin")
+        given = -1
         try:
+            given = os.memfd_create("stdin")
             os.write(given, stdin)
             os.lseek(given, 0, os.SEEK_SET)
             self._channel = host.start(limits, given, self._stdout)
@@ -50,7 +51,8 @@ class Program:
             os.close(self._stdout)
             raise
         finally:
-            os.close(given)
+            if given >= 0:
+                os.close(given)
         patience = struct.pack("ll", int(limits.wall_seconds + _GRACE_SECONDS), 0)
         self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, patience)
         self._ended: Failure | None = None

@@ -37,7 +37,7 @@ def run_program(code: str, calls: Sequence[Sequence[Any]], limits: Limits | None
     if problem := not_plain(arguments, _MAX_ARGUMENTS):
         raise ValueError(f"calls: {problem.replace('returned', 'holds')}; pass built-in values")
     if monty.forked():
-        return relay.call(run_program, code, arguments, limits, entry)
+        return _relayed(code, arguments, limits, entry)
     import pydantic_monty
 
     reason = ""
@@ -52,6 +52,16 @@ def run_program(code: str, calls: Sequence[Sequence[Any]], limits: Limits | None
     if _healthy():
         return Outcome("error", reason=f"its interpreter was lost: {reason}")
     return Outcome("infra", reason=f"the sandbox does not run: {reason}")
+
+
+def _relayed(code: str, calls: list[list[Any]], limits: Limits | None, entry: str) -> Outcome:
+    reason = ""
+    for _ in range(_TRIES):
+        try:
+            return relay.call(run_program, code, calls, limits, entry)
+        except OSError as error:
+            reason = line(str(error))
+    return Outcome("infra", reason=reason)
 
 
 def _attempt(code: str, calls: list[list[Any]], limits: Limits, entry: str) -> Outcome:

@@ -5,6 +5,7 @@ it runs no program itself and ends when its input closes.
 """
 
 import atexit
+import contextlib
 import importlib
 import os
 import pickle
@@ -36,13 +37,22 @@ class _Relay:
                 pickle.dump((module, name, arguments), process.stdin)
                 process.stdin.flush()
                 failed, value = pickle.load(process.stdout)
-            except (EOFError, OSError) as error:
-                process.kill()
-                process.wait()
-                raise OSError("the relay to the sandbox ended") from error
+            except BaseException as error:
+                self._end(process)  # interrupted in the middle, its reply would be taken for the next one's
+                if isinstance(error, EOFError | OSError | pickle.UnpicklingError):
+                    raise OSError("the relay to the sandbox ended") from error
+                raise
         if failed:
             raise value
         return value
+
+    def _end(self, process: Any) -> None:
+        process.kill()
+        process.wait()
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+        process.stdout.close()
+        self._process = None
 
     def _started(self) -> Any:
         if self._process is None or self._pid != os.getpid() or self._process.poll() is not None:
@@ -59,10 +69,7 @@ class _Relay:
 
     def close(self) -> None:
         if self._process is not None and self._pid == os.getpid():
-            self._process.stdin.close()
-            self._process.wait()
-            self._process.stdout.close()
-            self._process = None
+            self._end(self._process)
 
     def after_fork(self) -> None:
         if self._process is not None:

@@ -21,68 +21,13 @@ from typing import Any
 from tasks.sandbox.outcome import Limits, line
 from tasks.sandbox.program import Program, SandboxError
 
-__all__ = ["PROGRAM_MODULES", "ServerPool"]
-
-PROGRAM_MODULES = [
-    "abc",
-    "array",
-    "ast",
-    "base64",
-    "binascii",
-    "bisect",
-    "calendar",
-    "cmath",
-    "collections.abc",
-    "colorsys",
-    "contextlib",
-    "copy",
-    "csv",
-    "dataclasses",
-    "datetime",
-    "decimal",
-    "difflib",
-    "enum",
-    "fractions",
-    "functools",
-    "hashlib",
-    "heapq",
-    "html",
-    "inspect",
-    "io",
-    "itertools",
-    "json",
-    "keyword",
-    "locale",
-    "math",
-    "numbers",
-    "operator",
-    "pprint",
-    "queue",
-    "random",
-    "re",
-    "secrets",
-    "statistics",
-    "string",
-    "struct",
-    "textwrap",
-    "threading",
-    "time",
-    "timeit",
-    "types",
-    "typing",
-    "unicodedata",
-    "urllib.parse",
-    "uuid",
-    "weakref",
-    "zlib",
-    "_strptime",
-]
-"""What programs may import: the standard library's computing modules, loaded before the doors close."""
+__all__ = ["ServerPool"]
 
 _CHILD = Path(__file__).parent / "child"
 _START_SECONDS = 60.0
 _GRACE_SECONDS = 5.0
 _CANCEL = b"x"
+_MAX_IDLE = 2 * (os.cpu_count() or 1)
 _PROGRAMS_A_SERVER = 5000  # then a fresh one, so that nothing can build up
 
 
@@ -99,35 +44,47 @@ class _Server:
 
     def __init__(self, setup: _Setup) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._control, self._empty = ours, tempfile.mkdtemp(prefix="evengrad-empty-")
-        self.restrict, self.programs = setup.restrict, 0
+        self._control, self.restrict, self.programs, self._empty = ours, setup.restrict, 0, ""
+        self._process: subprocess.Popen[bytes] | None = None
+        try:
+            with theirs:
+                self._empty = tempfile.mkdtemp(prefix="evengrad-empty-")
+                self._process = self._started(setup, theirs)
+            ours.settimeout(_START_SECONDS)
+            ready = json.loads(ours.recv(4096) or b"{}")
+            os.rmdir(self._empty)  # what is mounted there is no longer seen from here
+            if "ready" not in ready:
+                raise SandboxError(f"its server ended with status {self._process.wait(_GRACE_SECONDS)} at start")
+            self.layers: dict[str, bool] = ready["ready"]
+        except BaseException as error:
+            self.close()
+            if isinstance(error, OSError | ValueError | subprocess.SubprocessError):
+                raise SandboxError(f"its server did not start: {line(str(error))}") from None
+            raise
+
+    def _started(self, setup: _Setup, control: socket.socket) -> "subprocess.Popen[bytes]":
         given = {
-            "control": theirs.fileno(),
+            "control": control.fileno(),
             "modules": list(setup.modules),
             "warm_up": setup.warm_up,
             "isolate": setup.isolate,
             "empty": self._empty,
         }
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-s", "-P", "-B", str(_CHILD), json.dumps(given)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env={"PYTHONHASHSEED": "0", "PYTHONUTF8": "1"},
-                cwd="/",
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-            )
-        ours.settimeout(_START_SECONDS)
-        try:
-            self.layers: dict[str, bool] = json.loads(ours.recv(4096) or b"{}").get("ready", {})
-        except OSError as error:
-            self.close()
-            raise SandboxError(f"its server did not start: {error}") from None
-        if self._process.poll() is not None:
-            self.close()
-            raise SandboxError(f"its server ended with status {self._process.returncode} at start")
+        return subprocess.Popen(
+            [sys.executable, "-s", "-P", "-B", str(_CHILD), json.dumps(given)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={"PYTHONHASHSEED": "0", "PYTHONUTF8": "1"},
+            cwd="/",
+            pass_fds=[control.fileno()],
+            start_new_session=True,
+        )
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process still runs."""
+        return self._process is not None and self._process.poll() is None
 
     def start(self, limits: Limits, stdin: int, stdout: int) -> socket.socket:
         """Start a program's process; return its channel."""
@@ -162,17 +119,19 @@ class _Server:
     def close(self) -> None:
         """End the server and all that it started."""
         self._control.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_GRACE_SECONDS / 10)
-        self._process.kill()
-        self._process.wait()
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_GRACE_SECONDS / 10)
+            self._process.kill()
+            self._process.wait()
         with contextlib.suppress(OSError):
             os.rmdir(self._empty)
 
     def disown(self) -> None:
         """Forget a server of the process that this one was forked from."""
         self._control.close()
-        self._process.returncode = 0
+        if self._process is not None:
+            self._process.returncode = 0
 
 
 class ServerPool:
@@ -185,6 +144,7 @@ class ServerPool:
         self._lock = threading.Lock()
         self._idle: list[_Server] = []
         self._all: list[_Server] = []
+        self._layers: dict[str, bool] | None = None
         atexit.register(self.close)
         os.register_at_fork(after_in_child=self._after_fork)
 
@@ -205,20 +165,34 @@ class ServerPool:
         self._give_back(server)
 
     def _take(self) -> _Server:
-        with self._lock:
-            if self._idle:
-                return self._idle.pop()
+        while True:
+            with self._lock:
+                server = self._idle.pop() if self._idle else None
+            if server is None:
+                return self._new()
+            if server.alive:
+                return server
+            self._drop(server)
+
+    def _new(self) -> _Server:
+        """Start a server; it must have the locks of the first one, which have been tried."""
         server = _Server(self._setup)
         with self._lock:
+            self._layers = self._layers or server.layers
+            same = self._layers == server.layers
             self._all.append(server)
+        if not same:
+            self._drop(server)
+            raise SandboxError(f"a server has other locks ({server.layers}) than the first one ({self._layers})")
         return server
 
     def _give_back(self, server: _Server) -> None:
-        if server.programs >= _PROGRAMS_A_SERVER:
-            self._drop(server)
-            return
         with self._lock:
-            self._idle.append(server)
+            keep = server.programs < _PROGRAMS_A_SERVER and len(self._idle) < _MAX_IDLE
+            if keep:
+                self._idle.append(server)
+        if not keep:
+            self._drop(server)
 
     def _drop(self, server: _Server) -> None:
         with self._lock:

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tasks.sandbox.child.wire import WireError, encode
+from tasks.sandbox.modules import PROGRAM_MODULES
 from tasks.sandbox.outcome import Failure, Limits
 from tasks.sandbox.probes import PROBES
 from tasks.sandbox.program import Program, SandboxError
-from tasks.sandbox.server import PROGRAM_MODULES, ServerPool
+from tasks.sandbox.server import ServerPool
 
 __all__ = ["UNSANDBOXED", "InCPython", "process", "self_test"]
 
@@ -78,6 +79,14 @@ def self_test() -> tuple[str, ...]:
         if not _FOUND:
             _FOUND.append(probe(_POOL))
         return _FOUND[0]
+
+
+def _unlock() -> None:
+    global _TESTING
+    _TESTING = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_unlock)  # another thread of the parent may have held it
 
 
 def probe(pool: ServerPool) -> tuple[str, ...]:

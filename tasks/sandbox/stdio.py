@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,8 @@ from tasks.sandbox.program import SandboxError
 
 __all__ = ["CHECKERS", "Case", "judge_cases", "judge_cases_many"]
 
+_INTEGER = re.compile(r"[-+]?[0-9]{1,400}")
+_NUMBER = re.compile(r"[-+]?(?:[0-9]{1,400}\.?[0-9]{0,400}|\.[0-9]{1,400})(?:[eE][-+]?[0-9]{1,4})?")
 _TOLERANCE = 1e-6  # of the checker "numbers", absolute and relative
 
 
@@ -32,11 +35,14 @@ def _lines(text: str) -> list[str]:
     return [part.rstrip() for part in text.rstrip().splitlines()]
 
 
-def _close(a: str, b: str) -> bool:
-    try:
-        return math.isclose(float(a), float(b), rel_tol=_TOLERANCE, abs_tol=_TOLERANCE)
-    except ValueError:
-        return a == b
+def _close(expected: str, got: str) -> bool:
+    """Compare whole numbers exactly, other numbers within a tolerance, and anything else as text."""
+    if expected == got or not (_NUMBER.fullmatch(expected) and _NUMBER.fullmatch(got)):
+        return expected == got
+    a, b = float(expected), float(got)
+    if _INTEGER.fullmatch(expected) and _INTEGER.fullmatch(got):
+        return expected.lstrip("+") == got.lstrip("+")
+    return math.isfinite(a) and math.isclose(a, b, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE)
 
 
 def _numbers(expected: str, got: str) -> bool:
@@ -51,7 +57,7 @@ CHECKERS: dict[str, Callable[[str, str], bool]] = {
     "numbers": _numbers,
 }
 """(expected, got) -> right: "lines" forgives blanks at the ends of lines and of the text, "tokens" all white space,
-"numbers" besides that differences of 1e-6."""
+"numbers" besides that differences of 1e-6, absolute and relative, where one of two is no whole number."""
 
 
 def judge_cases_many(
@@ -71,7 +77,7 @@ def judge_cases(code: str, cases: Sequence[Case], checker: str, limits: Limits, 
         checker: a name of ``CHECKERS``, or the source of a function ``check(input, expected, output)`` that says
             whether an output is right; it runs in a locked-in process of its own.
         limits: of each run; ``print_bytes`` bounds the output.
-        whole: judge all cases; else the first one that is not passed is the last one.
+        whole: judge all cases up to one that takes too long; else the first that is not passed is the last one.
 
     Returns:
         One result a case, in order. A program's exit status and what it prints to
@@ -80,7 +86,7 @@ def judge_cases(code: str, cases: Sequence[Case], checker: str, limits: Limits, 
     results: list[Result] = []
     for case in cases:
         results.append(_judge(code, case, checker, limits))
-        if results[-1].verdict != "pass" and not whole:
+        if results[-1].verdict == "timeout" or (results[-1].verdict != "pass" and not whole):
             break
     return results
 

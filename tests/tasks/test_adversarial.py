@@ -37,19 +37,24 @@ def make(name, settings):
     return tasks.make(name.split()[0], **settings)
 
 
-def processes():
-    """Return the commands of all processes but for those of the sandbox that wait for the next program."""
-    found = []
+def descendants():
+    """Return the commands of the processes that this one has, but for the sandbox's own servers and interpreters."""
+    parents, commands = {}, {}
     for entry in pathlib.Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                command = (entry / "cmdline").read_bytes()
-                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                commands[int(entry.name)] = (entry / "cmdline").read_bytes()
             except OSError:
                 continue
-            if command and b"sandbox/child" not in command and b"monty" not in command and state != "Z":
-                found.append((int(entry.name), command))
-    return found
+            if fields[0] != "Z":
+                parents[int(entry.name)] = int(fields[1])
+    found, grown = {os.getpid()}, True
+    while grown:
+        more = {pid for pid, parent in parents.items() if parent in found} - found
+        found, grown = found | more, bool(more)
+    own = {pid: commands[pid] for pid in found - {os.getpid()}}
+    return {pid: c for pid, c in own.items() if b"sandbox/child" not in c and b"monty" not in c}
 
 
 def test_the_corpus_is_large_and_holds_nothing_twice():
@@ -72,7 +77,7 @@ def test_hostile_programs_earn_nothing_and_leave_nothing(name, fence):
     renamed = [re.sub(r"\bf(?=\()", entry(task, example), code) for code in EVERY_PROGRAM]
     responses = [f"```python\n{code}\n```" for code in renamed] if fence else renamed
     task.score(example, task.gold(example))
-    before, alarm = dict(processes()), signal.getitimer(signal.ITIMER_REAL)[0]
+    before, alarm = descendants(), signal.getitimer(signal.ITIMER_REAL)[0]
     handlers = [signal.getsignal(number) for number in (signal.SIGALRM, signal.SIGTERM, signal.SIGCHLD)]
     scores = task.score_many([(example, response) for response in responses])
     paid = [
@@ -81,8 +86,7 @@ def test_hostile_programs_earn_nothing_and_leave_nothing(name, fence):
         if score.value != 0 or score.verdict in ("pass", "infra")
     ]
     assert not paid
-    left = [command for pid, command in processes() if pid not in before and b"evengrad" in command]
-    assert not left
+    assert not descendants().keys() - before.keys()
     assert not os.path.lexists("/tmp/evengrad-hostile")
     assert signal.getitimer(signal.ITIMER_REAL)[0] <= alarm
     assert handlers == [signal.getsignal(number) for number in (signal.SIGALRM, signal.SIGTERM, signal.SIGCHLD)]

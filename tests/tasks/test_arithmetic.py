@@ -1,5 +1,7 @@
-"""Chains of sums and differences: prompts, steps, and the verdict on every kind of response."""
+"""Chains of sums and differences: prompts, steps, and the verdict on every kind of response; draws and splits."""
 
+import dataclasses
+import hashlib
 import re
 
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 import tasks
 from tasks.arithmetic import Arithmetic
 from tasks.base import Example
+from tasks.splits import Draws, fingerprint, generate
 
 TASK = Arithmetic()
 EXAMPLE = Example("test-0", "test", "3 operands", {"prompt": "37+8-21=", "terms": [37, 8, -21], "answer": 24})
@@ -133,3 +136,70 @@ def test_settings_out_of_range_are_refused_with_an_example(settings):
     with pytest.raises(ValueError, match=r"expected .*e\.g\.") as refusal:
         Arithmetic(**settings)
     assert next(iter(settings)) in str(refusal.value)
+
+
+def test_only_a_plain_integer_votes():
+    assert TASK.answer("37+8=45;#24\n") == "24"
+    assert [TASK.answer(text) for text in ("24", "#", "#24 or 25", "#024", "# 24")] == [None] * 5
+
+
+def test_a_step_begins_behind_the_separator():
+    assert TASK.step_starts("37+8=45;45-21=24;#24") == [0, 8, 17]
+
+
+def test_draws_are_the_words_of_a_hash_of_the_key():
+    digests = [hashlib.blake2b(repr(("key", 7, block)).encode(), digest_size=64).digest() for block in (0, 1)]
+    words = [int.from_bytes(digest[end - 8 : end]) for digest in digests for end in range(64, 0, -8)]
+    stream = Draws("key", 7)
+    assert [stream.below(2**64) for _ in range(16)] == words
+
+
+def test_draws_reach_both_ends_and_subsets_hold_nothing_twice():
+    assert {Draws("ends", n).between(1, 3) for n in range(40)} == {1, 2, 3}
+    assert Draws("all").subset(range(5), 5) == (0, 1, 2, 3, 4)
+    assert all(len(set(Draws("some", n).subset(range(5), 3))) == 3 for n in range(40))
+    with pytest.raises(ValueError, match="6 entries asked of 5; ask for fewer"):
+        Draws("many").subset(range(5), 6)
+
+
+def number(stream):
+    value = stream.below(10**9)
+    return str(value), value
+
+
+def test_neighbouring_seeds_share_nothing():
+    first, second = ({text for _, text, _ in generate("t", seed, "test", 100, number)} for seed in (42, 43))
+    assert len(first) == len(second) == 100
+    assert not first & second
+
+
+def test_problems_come_in_the_order_of_their_ids_and_only_usable_ones():
+    found = generate("t", 0, "test", 50, number, usable=lambda value: value % 2 == 0)
+    assert [key for key, _, _ in found] == sorted(key for key, _, _ in found)
+    assert all(value % 2 == 0 for _, _, value in found)
+
+
+def test_a_split_that_no_problem_falls_into_is_refused():
+    with pytest.raises(ValueError, match="no problem of t falls into test: the settings leave too few"):
+        generate("t", 0, "test", 5, number, usable=lambda _: False)
+
+
+def test_the_shares_of_the_splits():
+    whole = Arithmetic(operands=(2,), validation_size=20_000, test_size=20_000)
+    sizes = {split: len(whole.examples(split)) for split in tasks.SPLITS}
+    total = sum(sizes.values())
+    # binomial, about four standard deviations of 19,000 problems
+    assert abs(sizes["train"] / total - 0.6) < 0.015
+    assert abs(sizes["validation"] / total - 0.2) < 0.015
+
+
+def test_rules_settings_and_examples_are_in_the_fingerprint():
+    base = ("t", 1, {"a": 1}, ["x"])
+    others = [("u", *base[1:]), ("t", 2, *base[2:]), ("t", 1, {"a": 2}, ["x"]), ("t", 1, {"a": 1}, ["y"])]
+    assert len({fingerprint(*each) for each in (base, *others)}) == 5
+
+    @dataclasses.dataclass(frozen=True)
+    class Next(Arithmetic):
+        version = 2
+
+    assert Next().fingerprint() != TASK.fingerprint()

@@ -1,6 +1,7 @@
 """The contract, for every task of the package and for tasks that break it."""
 
 import dataclasses
+import itertools
 import json
 import os
 import subprocess
@@ -140,10 +141,136 @@ class VotesByText(Arithmetic):
         return response
 
 
+class Judges(Arithmetic):
+    """Gives ``special`` for the responses that ``meets`` names."""
+
+    special: Score
+    meets = staticmethod(lambda response: response == "x")
+
+    def score(self, example: Example, response: str) -> Score:
+        return self.special if self.meets(response) else super().score(example, response)
+
+
+def judging(special, meets=Judges.meets):
+    body = {"special": special, "meets": staticmethod(meets)}
+    return dataclasses.dataclass(frozen=True)(type("Judging", (Judges,), body))
+
+
+ConsolationPrize = judging(Score(0.1, "wrong"))
+PunishesText = judging(Score(-1.0, "wrong"))
+WrongIsNan = judging(Score(float("nan"), "wrong"))
+UnknownVerdict = judging(Score(0.0, "maybe"))
+TwoLines = judging(Score(0.0, "wrong", "one\ntwo"))
+PaysDigits = judging(Score(0.5, "wrong"), lambda response: "99999" in response)
+
+
+@dataclasses.dataclass(frozen=True)
+class PassesAsWrong(Arithmetic):
+    def score(self, example: Example, response: str) -> Score:
+        return dataclasses.replace(super().score(example, response), verdict="wrong")
+
+
+@dataclasses.dataclass(frozen=True)
+class OneFitsAll(Arithmetic):
+    def gold(self, example: Example) -> str:
+        return "#7777"
+
+    def score(self, example: Example, response: str) -> Score:
+        return Score(1.0, "pass") if response == "#7777" else super().score(example, response)
+
+
+@dataclasses.dataclass(frozen=True)
+class BareFirst(Arithmetic):
+    def demonstrations(self, example: Example):
+        return super().demonstrations(example)[::-1]
+
+
+@dataclasses.dataclass(frozen=True)
+class ShowsNothing(Arithmetic):
+    def demonstrations(self, example: Example):
+        return ()
+
+
+@dataclasses.dataclass(frozen=True)
+class EmptySplit(Arithmetic):
+    def examples(self, split):
+        return [] if split == "validation" else super().examples(split)
+
+
+@dataclasses.dataclass(frozen=True)
+class ForeignSplit(Arithmetic):
+    def examples(self, split):
+        return [dataclasses.replace(e, split="train") for e in super().examples(split)[:80]]
+
+
+@dataclasses.dataclass(frozen=True)
+class SameIds(Arithmetic):
+    def examples(self, split):
+        return [dataclasses.replace(e, id="same") for e in super().examples(split)[:80]]
+
+
+@dataclasses.dataclass(frozen=True)
+class SamePrompts(Arithmetic):
+    def prompt(self, example: Example) -> str:
+        return "1+1="
+
+
+@dataclasses.dataclass(frozen=True)
+class ScoresNothing(Arithmetic):
+    def score_many(self, pairs: Iterable[tuple[Example, str]]) -> list[Score]:
+        return super().score_many(pairs) or [Score(0.0, "format")]
+
+
+@dataclasses.dataclass(frozen=True)
+class VotesForNothing(Arithmetic):
+    def answer(self, response: str) -> str | None:
+        return super().answer(response) or "nothing"
+
+
+@dataclasses.dataclass(frozen=True)
+class VotesByStyle(Arithmetic):
+    def answer(self, response: str) -> str | None:
+        found = super().answer(response)
+        return found and f"{found} {';' in response}"
+
+
+@dataclasses.dataclass(frozen=True)
+class IgnoresSeed(Arithmetic):
+    def examples(self, split):
+        return Arithmetic(operands=self.operands).examples(split)
+
+
+@dataclasses.dataclass(frozen=True)
+class ChangesItsFingerprint(Arithmetic):
+    def fingerprint(self) -> str:
+        return str(next(COUNTER))
+
+
+COUNTER = itertools.count()
+
+
 @pytest.mark.parametrize(
     ("cls", "promise"),
     [
         (VotesByText, contract.check_answers),
+        (VotesForNothing, contract.check_answers),
+        (VotesByStyle, contract.check_answers),
+        (ConsolationPrize, contract.check_null_policy),
+        (OneFitsAll, contract.check_null_policy),
+        (PunishesText, contract.check_scores),
+        (WrongIsNan, contract.check_scores),
+        (UnknownVerdict, contract.check_scores),
+        (TwoLines, contract.check_scores),
+        (PaysDigits, contract.check_scores),
+        (PassesAsWrong, contract.check_scores),
+        (BareFirst, contract.check_demonstrations),
+        (ShowsNothing, contract.check_demonstrations),
+        (ForeignSplit, contract.check_splits),
+        (SameIds, contract.check_splits),
+        (SamePrompts, contract.check_splits),
+        (ScoresNothing, contract.check_score_many),
+        (IgnoresSeed, contract.check_seeds),
+        (ChangesItsFingerprint, contract.check_fingerprint),
         (WrongGold, contract.check_gold),
         (PaysPromptEcho, contract.check_null_policy),
         (PaysEmpty, contract.check_null_policy),
@@ -159,7 +286,13 @@ class VotesByText(Arithmetic):
     ],
 )
 def test_battery_catches_a_broken_task(cls, promise):
+    task = cls(train_size=300, validation_size=100, test_size=100)
     with pytest.raises(AssertionError):
-        promise(cls())
+        promise(task)
     with pytest.raises(AssertionError):
-        contract.check(cls())
+        contract.check(task)
+
+
+def test_battery_catches_an_empty_split():
+    with pytest.raises(AssertionError, match="a split is empty"):
+        contract.check_splits(EmptySplit(train_size=300, validation_size=100, test_size=100))

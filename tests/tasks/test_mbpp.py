@@ -106,11 +106,13 @@ def test_the_last_block_counts(wrap, verdict):
 
 
 def test_equal_programs_are_run_once(monkeypatch):
-    from tasks import mbpp
+    from tasks import code_task
 
     runs = []
-    real = mbpp.judge_many
-    monkeypatch.setattr(mbpp, "judge_many", lambda suites, *a, **k: runs.append(len(suites)) or real(suites, *a, **k))
+    real = code_task.judge_many
+    monkeypatch.setattr(
+        code_task, "judge_many", lambda suites, *a, **k: runs.append(len(suites)) or real(suites, *a, **k)
+    )
     task = sample()
     example, other = task.examples("test")[:2]
     runs.clear()

@@ -93,6 +93,9 @@ def test_a_list_is_taken_for_a_tuple_and_an_int_for_a_float():
         ("synthesis", {"timeout_seconds": float("nan")}, "a finite float"),
         ("synthesis", {"timeout_seconds": float("inf")}, "a finite float"),
         ("synthesis", {"timeout_seconds": -1}, "seconds > 0"),
+        ("synthesis", {"timeout_seconds": True}, "a finite float"),
+        ("synthesis", {"timeout_seconds": "0.3"}, "a finite float"),
+        ("mbpp", {"timeout_seconds": 0}, "seconds > 0"),
     ],
 )
 def test_a_wrong_setting_is_refused_with_what_is_expected(name, settings, expected):
@@ -106,3 +109,23 @@ def test_a_wrong_setting_is_refused_with_what_is_expected(name, settings, expect
 def test_a_class_that_is_no_dataclass_is_refused():
     with pytest.raises(ValueError, match="decorate it with @dataclass"):
         build(Task, {})
+
+
+def test_an_abstract_task_is_no_task(folder):
+    text = TASK.format(name="Whole") + "from tasks.base import Task\nclass Base(Task):\n    pass\n"
+    (folder / "dropped_abstract.py").write_text(text)
+    assert tasks.classes()["dropped_abstract"].__name__ == "Whole"
+
+
+def test_a_name_that_another_file_has_is_refused(folder):
+    text = "from tasks.arithmetic import Arithmetic\nTASKS = {'arithmetic': Arithmetic}"
+    (folder / "dropped_again.py").write_text(text)
+    with pytest.raises(ValueError, match=r"tasks/dropped_again\.py defines 'arithmetic', which another file has"):
+        tasks.names()
+
+
+def test_a_name_that_is_near_to_none_has_no_hint():
+    with pytest.raises(ValueError, match="unknown task 'qqq'; tasks: "):
+        tasks.make("qqq")
+    with pytest.raises(ValueError, match="unknown setting 'qqq' of Arithmetic; settings: "):
+        tasks.make("arithmetic", qqq=1)

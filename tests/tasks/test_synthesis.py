@@ -263,3 +263,11 @@ def test_settings_out_of_range_are_refused_with_an_example(settings):
 def test_any_text_gets_a_verdict_without_an_exception(response):
     score = Synthesis(timeout_seconds=0.1).score(LINE, response)
     assert score.verdict in {"pass", "wrong", "format", "error", "memory", "timeout", "unsupported"}
+
+
+def test_a_program_gets_the_limits_of_the_settings(monkeypatch):
+    given = []
+    keep = lambda code, calls, limits: given.append(limits) or Outcome("error")  # noqa: E731
+    monkeypatch.setattr("tasks.synthesis.run_program", keep)
+    Synthesis(timeout_seconds=0.3, memory_bytes=5_000_000).score(LINE, "x")
+    assert [(limits.seconds, limits.memory_bytes) for limits in given] == [(0.3, 5_000_000)]

@@ -33,6 +33,7 @@ def main() -> None:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     exec(setup["warm_up"], {})
+    sys.argv, sys.path[:] = [""], []
     gc.collect()
     gc.freeze()  # what is shared with the programs is not touched by their collections
     with open("/proc/self/statm") as file:
@@ -44,7 +45,7 @@ def main() -> None:
         os.waitpid(inner, 0)
         return
     if setup["isolate"]:
-        layers["files"] = isolation.hide_files(setup["empty"])
+        layers["files"] = isolation.hide_files(setup["empty"], layers["namespaces"])
         isolation.give_up_privileges()
     isolation.die_with_parent()  # after the change of user, which undoes it
     alone = layers.get("namespaces", False) and os.getpid() == 1

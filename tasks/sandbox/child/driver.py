@@ -3,10 +3,12 @@
 The program shares this process, so it can forge any answer. That gains it nothing: what is right is known outside only.
 """
 
+import atexit
 import functools
 import random
 import sys
 import time
+import types
 from typing import Any
 
 from wire import decode, encode, read_frame, write_frame  # pyright: ignore[reportMissingImports]
@@ -39,7 +41,7 @@ def serve(channel: int, recursion: int, seed: int) -> None:
 class _Program:
     def __init__(self, channel: int) -> None:
         self._channel = channel
-        self._globals: dict[str, Any] = {"__name__": "program", "__builtins__": __builtins__}
+        self._globals: dict[str, Any] = {}
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """Do what is asked; whatever the program raises becomes a failure."""
@@ -56,7 +58,9 @@ class _Program:
 
     def _load(self, code: str, main: bool, judged: list[str]) -> None:
         """Run the program's text; ``judged`` names functions that a judge's text may call, answered from outside."""
-        self._globals["__name__"] = "__main__" if main else "program"
+        module = types.ModuleType("__main__" if main else "program")
+        module.__dict__.update(self._globals, __name__=module.__name__, __builtins__=__builtins__)
+        sys.modules[module.__name__], self._globals = module, module.__dict__
         compiled = _compiled(code, "<program>", "exec")
         try:
             exec(compiled, self._globals)
@@ -65,6 +69,7 @@ class _Program:
                 raise
         finally:
             if main:
+                atexit._run_exitfuncs()
                 sys.stdout.flush()
         # After the text, which may define a stub under such a name.
         self._globals.update({name: functools.partial(self._ask, name) for name in judged})

@@ -58,6 +58,7 @@ _CALLS = {
     "clock_nanosleep": (230, 115),
     "getrandom": (318, 278),
     "restart_syscall": (219, 128),
+    "newfstatat": (262, 79),  # of an open file; there is no path to ask for
 }
 _MACHINES = ("x86_64", "aarch64")
 _AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -98,14 +99,18 @@ def enter_namespaces() -> bool:
     return True
 
 
-def hide_files(empty: str) -> bool:
+def hide_files(empty: str, own_mounts: bool) -> bool:
     """Make an empty read-only file system the whole of what this process sees; False where refused.
 
     Args:
-        empty: a folder to change into where no file system can be mounted; the caller removes it.
+        empty: a folder to change into where no file system may be mounted; the caller removes it.
+        own_mounts: whether this process has left the machine's mounts behind; else nothing is mounted, for it would be
+            mounted for everybody.
     """
     libc, machine = _libc(), platform.machine()
     try:
+        if not own_mounts:
+            raise OSError("the machine's own mounts")
         _checked(libc.mount(None, b"/", None, _MS_RECURSIVE | _MS_PRIVATE, None), "mount")
         _checked(libc.mount(b"none", empty.encode(), b"tmpfs", _MS_READ_ONLY, b"size=4k,mode=555"), "tmpfs")
         os.chdir(empty)

@@ -4,6 +4,8 @@ A frame is four bytes of length and JSON text. Containers are one-key objects, s
 string keys alone. Anything that is no plain data crosses as an opaque mark, which equals nothing.
 """
 
+import collections
+import decimal
 import fractions
 import json
 import os
@@ -15,7 +17,10 @@ __all__ = ["MAX_DEPTH", "Opaque", "WireError", "decode", "encode", "read_frame",
 MAX_DEPTH = 32
 _MAX_INTEGER_BITS = 4096  # an int that prints without the interpreter's limit on digits
 _SMALL = 2**53
-_BIG = 64  # what a long int costs: a dict of many that share a hash takes long to build
+_BIG = 64  # what a value costs that crosses as text
+_MAX_DECIMAL = 1000  # characters
+_MAX_PARTS = 3
+_MAX_COLLISIONS = 64
 _HEADER = struct.Struct(">I")
 _SEQUENCES: dict[str, Any] = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
 
@@ -40,17 +45,24 @@ class Opaque:
 
 
 def encode(value: object, depth: int = 0) -> Any:
-    """Return ``value`` as JSON values; instances of a subclass cross as what they subclass, others as a mark.
+    """Return ``value`` as JSON values.
+
+    An instance of a subclass crosses as what it subclasses, a view or a wrapper as the plain value that it equals, any
+    other object as a mark.
 
     Raises:
         WireError: nested deeper than ``MAX_DEPTH`` or an int of more than 4096 bits.
     """
     if depth > MAX_DEPTH:
         raise WireError(f"data nested deeper than {MAX_DEPTH}")
-    if value is None or isinstance(value, bool | str | float):
-        return value if type(value) in (bool, str, float, type(None)) else _base(value)
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, float):
+        return float.__float__(value)
     if isinstance(value, int):
-        number = int(value)
+        number = int.__int__(value)
         if number.bit_length() > _MAX_INTEGER_BITS:
             raise WireError(f"an int of more than {_MAX_INTEGER_BITS} bits")
         return number if -_SMALL < number < _SMALL else {"int": hex(number)}
@@ -59,32 +71,46 @@ def encode(value: object, depth: int = 0) -> Any:
             return {name: [encode(item, depth + 1) for item in kind.__iter__(value)]}
     if isinstance(value, dict):
         return {"dict": [[encode(k, depth + 1), encode(v, depth + 1)] for k, v in dict.items(value)]}
-    return _rare(value)
+    return _rare(value, depth)
 
 
-def _base(value: object) -> Any:
-    return str.__str__(value) if isinstance(value, str) else float.__float__(value)  # pyright: ignore[reportArgumentType]
-
-
-def _rare(value: object) -> Any:
-    if isinstance(value, bytes | bytearray):
+def _rare(value: object, depth: int) -> Any:
+    if isinstance(value, bytes | bytearray | memoryview):
         return {"bytes": bytes(value).hex()}
     if isinstance(value, complex):
         return {"complex": [value.real, value.imag]}
     if isinstance(value, range):
-        return {"range": [value.start, value.stop, value.step]}
+        return {"range": [encode(part) for part in (value.start, value.stop, value.step)]}
     if isinstance(value, fractions.Fraction):
         return {"fraction": [encode(value.numerator), encode(value.denominator)]}
+    if isinstance(value, decimal.Decimal):
+        return {"decimal": str(value)}
+    for kinds, make in _STANDS_FOR:
+        if isinstance(value, kinds):
+            return encode(make(value), depth)
     return {"opaque": type(value).__name__[:80]}
 
 
-def decode(data: Any, budget: int) -> tuple[Any, int]:
+_STANDS_FOR: tuple[tuple[Any, Any], ...] = (
+    ((type({}.keys()), type({}.items())), set),
+    (collections.UserList, list),
+    ((collections.UserDict, collections.ChainMap), dict),
+    (collections.UserString, str),
+)
+
+
+def decode(data: Any, budget: int, depth: int = 0) -> tuple[Any, int]:
     """Return the value that ``data`` stands for, and what is left of ``budget`` (entries and characters).
 
+    Whatever was forged takes no longer than what ``encode`` makes.
+
     Raises:
-        WireError: ``data`` is not what ``encode`` makes, or has more entries and characters than the budget.
+        WireError: ``data`` is not what ``encode`` makes, has more entries and characters than the budget, or many keys
+            that share a hash.
     """
-    if data is None or type(data) in (bool, int, float):
+    if depth > MAX_DEPTH:
+        raise WireError(f"data nested deeper than {MAX_DEPTH}")
+    if data is None or type(data) in (bool, float) or _is_small(data):
         return data, _spend(budget, 1)
     if type(data) is str:
         return data, _spend(budget, 1 + len(data))
@@ -92,42 +118,71 @@ def decode(data: Any, budget: int) -> tuple[Any, int]:
         raise WireError("a value that is no plain data")
     ((kind, body),) = data.items()
     try:
-        return _decode_tagged(kind, body, budget)
-    except (TypeError, ValueError, OverflowError, ZeroDivisionError) as error:
+        return _decode_tagged(kind, body, budget, depth + 1)
+    except (TypeError, ValueError, ArithmeticError) as error:
         raise WireError(f"a {kind[:20]} that is none ({type(error).__name__})") from None
 
 
-def _decode_tagged(kind: str, body: Any, budget: int) -> tuple[Any, int]:
+def _is_small(data: object) -> bool:
+    return type(data) is int and -_SMALL < data < _SMALL
+
+
+def _decode_tagged(kind: str, body: Any, budget: int, depth: int) -> tuple[Any, int]:
     if kind in _SEQUENCES:
-        items, budget = _decode_items(body, budget)
+        items, budget = _decode_items(body, budget, depth)
+        if kind in ("set", "frozenset"):
+            _refuse_collisions(items)
         return _SEQUENCES[kind](items), budget
     if kind == "dict":
-        found: dict[Any, Any] = {}
-        for key, value in body:
-            (key, value), budget = _decode_items([key, value], budget)
-            found[key] = value
-        return found, budget
+        pairs: list[list[Any]] = []
+        for pair in body:
+            values, budget = _decode_items(pair, budget, depth)
+            pairs.append(values)
+        _refuse_collisions([key for key, _ in pairs])
+        return dict(pairs), budget  # pyright: ignore[reportArgumentType, reportCallIssue]
+    if kind in ("int", "bytes", "decimal", "opaque"):
+        if type(body) is not str:
+            raise WireError(f"a {kind} that is none")
+        return _decode_text(kind, body), _spend(budget, _BIG + len(body))
+    makers: dict[str, tuple[Any, type]] = {
+        "complex": (complex, float),
+        "range": (range, int),
+        "fraction": (fractions.Fraction, int),
+    }
+    maker, part = makers[kind] if kind in makers else _refuse("a value of unknown kind")
+    parts, budget = _decode_items(body, budget, depth)
+    if len(parts) > _MAX_PARTS or not all(type(value) is part for value in parts):
+        raise WireError(f"a {kind} that is none")
+    return maker(*parts), budget
+
+
+def _decode_text(kind: str, body: str) -> Any:
     if kind == "int":
         if len(body) > 3 + _MAX_INTEGER_BITS // 4:
             raise WireError(f"an int of more than {_MAX_INTEGER_BITS} bits")
-        return int(body, 16), _spend(budget, _BIG + len(body))
-    if kind == "bytes":
-        return bytes.fromhex(body), _spend(budget, len(body))
-    if kind == "opaque":
-        return Opaque(str(body)[:80]), _spend(budget, 1)
-    parts, budget = _decode_items(body, budget)
-    makers: dict[str, Any] = {"complex": complex, "range": range, "fraction": fractions.Fraction}
-    if kind not in makers:
-        raise WireError("a value of unknown kind")
-    return makers[kind](*parts), budget
+        return int(body, 16)
+    if kind == "decimal":
+        return decimal.Decimal(body) if len(body) <= _MAX_DECIMAL else _refuse("a decimal of too many digits")
+    return bytes.fromhex(body) if kind == "bytes" else Opaque(body[:80])
 
 
-def _decode_items(body: Any, budget: int) -> tuple[list[Any], int]:
+def _refuse(why: str) -> Any:
+    raise WireError(why)
+
+
+def _refuse_collisions(items: list[Any]) -> None:
+    """Refuse many keys of one hash: a set or dict of them takes the square of their number to build."""
+    hashes = collections.Counter(map(hash, items))
+    if len(items) - len(hashes) > _MAX_COLLISIONS and max(hashes.values()) > _MAX_COLLISIONS:
+        raise WireError(f"more than {_MAX_COLLISIONS} keys of one hash")
+
+
+def _decode_items(body: Any, budget: int, depth: int) -> tuple[list[Any], int]:
     if type(body) is not list:
         raise WireError("a sequence that is none")
     items: list[Any] = []
     for item in body:
-        value, budget = decode(item, budget)
+        value, budget = decode(item, budget, depth)
         items.append(value)
     return items, budget
 

@@ -1,5 +1,6 @@
 """Locked-in processes: nothing gets out, nothing is left behind, and the pool goes on."""
 
+import contextlib
 import os
 import pathlib
 import signal
@@ -11,10 +12,11 @@ import time
 import pytest
 
 from tasks.sandbox import Limits, servers
+from tasks.sandbox.modules import PROGRAM_MODULES
 from tasks.sandbox.outcome import Failure
 from tasks.sandbox.probes import PROBES
 from tasks.sandbox.program import SandboxError
-from tasks.sandbox.server import PROGRAM_MODULES, ServerPool
+from tasks.sandbox.server import ServerPool
 
 LIMITS = Limits(seconds=0.5, wall_seconds=4.0, memory_bytes=100_000_000)
 
@@ -149,9 +151,30 @@ def test_a_killed_server_is_replaced(pool):
     assert run(pool, "", "1 + 1") == [None, 2]
     os.kill(pool._all[0]._process.pid, signal.SIGKILL)
     pool._all[0]._process.wait()
-    with pytest.raises(SandboxError):
-        run(pool, "", "1 + 1")
     assert run(pool, "", "2 + 2") == [None, 4]
+
+
+def test_a_server_that_dies_under_a_program_is_no_fault_of_the_program(pool):
+    with pytest.raises(SandboxError), pool.program(LIMITS) as program:  # noqa: PT012
+        assert program.ask("eval", text="1 + 1") == 2
+        for pid in of_pool(pool):
+            os.kill(pid, signal.SIGKILL)
+        program.ask("eval", text="1 + 1")
+    assert run(pool, "", "2 + 2") == [None, 4]
+
+
+def test_many_servers_are_not_kept(pool):
+    from tasks.sandbox import server
+
+    with contextlib.ExitStack() as stack:
+        for _ in range(server._MAX_IDLE + 2):
+            stack.enter_context(pool.program(LIMITS))
+    assert len(pool._idle) == len(pool._all) == server._MAX_IDLE
+
+
+def test_no_folder_stays_behind(pool):
+    run(pool, "x = 1")
+    assert not os.path.exists(pool._all[0]._empty)
 
 
 def test_a_pool_that_is_closed_leaves_no_process():

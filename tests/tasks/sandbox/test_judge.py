@@ -15,7 +15,7 @@ DOUBLE = Suite(read_checks(["assert f(2) == 4", "assert f(0) == 0", "assert f(-3
 
 
 def verdicts(code, suite=DOUBLE, whole=True, limits=LIMITS):
-    return [result.verdict for result in judge(code, suite, limits, whole)]
+    return [result.verdict for result in judge(code, suite, limits, whole=whole)]
 
 
 def test_a_right_program_passes_every_check():
@@ -52,12 +52,89 @@ def test_what_stops_a_program_is_its_verdict(code, verdict):
     assert result.reason.isascii()
 
 
+CLASSES = (
+    "class A: pass\nclass B(A):\n    def twice(self, x): return 2 * x\ndef f(x): return B().twice(x)",
+    "from __future__ import annotations\ndef f(x: Unknown) -> Unknown: return 2 * x",
+    "from dataclasses import dataclass\n@dataclass\nclass N:\n    v: int\n    nxt: 'N' = None\n"
+    "def f(x): return N(2 * x).v",
+    "import sys\ndef f(x): return 2 * x if sys.modules[__name__].f is f else 0",
+)
+
+
+def test_the_first_tier_alone_says_what_it_lacks():
+    def verdicts_of(code, suite=DOUBLE):
+        return [result.verdict for result in judge(code, suite, LIMITS, tier="monty", whole=True)]
+
+    assert verdicts_of("def f(x): return 2 * x") == ["pass"] * 3
+    assert verdicts_of("def f(x): return x") == ["wrong", "pass", "wrong"]
+    assert verdicts_of("def f(x): yield x") == ["unsupported"]
+    assert verdicts_of("def f(x): return 2 * x", Suite(read_checks(["assert abs(f(1)) < 3"]))) == ["unsupported"]
+
+
+def test_what_python_refuses_does_not_pass():
+    """Monty is lax about these."""
+    assert verdicts("def f(x: List[int]): return 2 * x") == ["error"]
+    ordered = Suite(read_checks(["assert f([3, 20, 3, 1]) == [3, 20, 1]"]))
+    assert verdicts("def f(x): return list(set(x))", ordered) == ["wrong"]
+
+
+@pytest.mark.parametrize("code", CLASSES)
+def test_programs_of_every_style_pass(code):
+    assert verdicts(code) == ["pass"] * 3
+
+
+@pytest.mark.parametrize(
+    ("code", "test"),
+    [
+        ("def f(): return {'a': 1}.keys()", "assert f() == {'a'}"),
+        ("def f(): return {'a': 1}.items()", "assert f() == {('a', 1)}"),
+        ("from decimal import Decimal\ndef f(): return Decimal('1.5')", "assert f() == 1.5"),
+        ("from collections import ChainMap\ndef f(): return ChainMap({1: 2})", "assert f() == {1: 2}"),
+        ("from collections import UserList\ndef f(): return UserList([1])", "assert f() == [1]"),
+        ("def f(): return memoryview(b'ab')", "assert f() == b'ab'"),
+        ("def f():\n    yield 1\n    yield 2", "assert list(f()) == [1, 2]"),
+        ("from collections import deque\ndef f(): return deque([1])", "assert list(f()) == [1]"),
+        ("class A: total = 3\ndef f(): return A()", "assert f().total == 3"),
+    ],
+)
+def test_values_that_python_holds_for_equal_are(code, test):
+    assert verdicts(code, Suite(read_checks([test]))) == ["pass"]
+
+
+FORGED = [
+    '{"value":' + '{"list":[' * 400 + "]}" * 400 + "}",
+    '{"value":{"fraction":["1e5000"]}}',
+    '{"value":{"fraction":["1e30000000"]}}',
+    '{"value":{"set":[' + ",".join(str(k * (2**61 - 1)) for k in range(5000)) + "]}}",
+    '{"value":{"set":[' + ",".join(f'{{"complex":[{-1000003.0 * k},{float(k)}]}}' for k in range(2000)) + "]}}",
+    '{"value":' + "9" * 5000 + "}",
+    '{"value":{"decimal":"' + "9" * 5000 + '"}}',
+    '{"value":{"decimal":"1e999999999"}}',
+    '{"failure":"infra","reason":"x"}',
+    '{"ask":[1]}',
+    "[]",
+    "3",
+]
+
+
+@pytest.mark.parametrize("frame", FORGED, ids=range(len(FORGED)))
+def test_a_forged_frame_is_no_pass_no_infra_and_no_exception(frame):
+    code = (
+        "import os, struct\n"
+        f"text = {frame!r}.encode()\n"
+        "data = struct.pack('>I', len(text)) + text\n"
+        "def f(x):\n    os.write(3, data)\n    return 1\n"
+    )
+    for result in judge(code, DOUBLE, Limits(seconds=1.0, wall_seconds=8.0, values=200_000), whole=True):
+        assert result.verdict not in ("pass", "infra")
+        assert len(result.reason) < 300
+
+
 @pytest.mark.parametrize(
     "code",
     [
         "import heapq\ndef f(x): return heapq.nsmallest(1, [2 * x])[0]",
         "def g(x):\n    yield 2 * x\ndef f(x): return next(g(x))",
-        "class A: pass\nclass B(A):\n    def twice(self, x): return 2 * x\ndef f(x): return B().twice(x)",
         "import cmath\ndef f(x): return int((2 * x * cmath.exp(0)).real)",
         "from collections import Counter\ndef f(x): return 2 * x + len(Counter())",
         "def f(x):\n    match x:\n        case _: return 2 * x",

@@ -1,0 +1,62 @@
+"""Seed single faults into a copy of tasks/ and see whether its tests notice.
+
+    python -m tests.tasks.mutations [part of a name]
+
+Prints killed or SURVIVED for each fault and exits 1 if any survived. Not run by pytest. Published data do not lie
+beside the copy, so that the tests over them are left out; a fault that only they would notice is to be seen.
+"""
+
+import sys
+
+from tests.mutations import Campaign, Fault, main
+from tests.tasks.faults_answers import ANSWERS, GYM
+from tests.tasks.faults_data import DATA
+from tests.tasks.faults_sandbox import SANDBOX
+from tests.tasks.faults_tasks import TASKS
+
+FAULTS: list[Fault] = [*TASKS, *DATA, *ANSWERS, *GYM, *SANDBOX]
+
+# Where to look first, to be quick; the whole suite follows if that is not enough.
+_FILES = {
+    "splits.py": "arithmetic registry sources/data_task",
+    "settings.py": "registry",
+    "registry.py": "registry",
+    "contract.py": "contract",
+    "arithmetic.py": "arithmetic",
+    "synthesis.py": "synthesis",
+    "program_families.py": "synthesis",
+    "countdown.py": "countdown",
+    "code_task.py": "programs mbpp registry contract",
+    "mbpp.py": "mbpp",
+    "humaneval.py": "humaneval",
+    "programs.py": "programs",
+    "gsm8k.py": "gsm8k",
+    "math.py": "math",
+}
+_FOLDERS = {
+    "reasoning_gym": "reasoning_gym",
+    "answers": " ".join(f"answers/answers_{part}" for part in "verdicts extract grading properties".split()) + " math",
+    "sources": "sources/schema sources/rows sources/data_task sources/hub gsm8k",
+    "sandbox": "sandbox/wire sandbox/checks sandbox/run_program sandbox/stdio sandbox/judge sandbox/isolation",
+}
+
+
+def _paths(names: str) -> list[str]:
+    parts = [name.rpartition("/") for name in names.split()]
+    return [f"tests/tasks/{folder}{slash}test_{name}.py" for folder, slash, name in parts]
+
+
+def _nearest(file: str) -> list[str]:
+    folder = next((names for start, names in _FOLDERS.items() if file.startswith(start)), "contract")
+    return _paths(_FILES.get(file, folder))
+
+
+CAMPAIGN = Campaign(
+    package="tasks",
+    faults=FAULTS,
+    nearest={fault[0]: _nearest(fault[0]) for fault in FAULTS},
+    apart=True,
+)
+
+if __name__ == "__main__":
+    sys.exit(main(CAMPAIGN, *sys.argv[1:2]))
