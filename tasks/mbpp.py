@@ -42,6 +42,7 @@ class MBPP(CodeTask):
         Field("challenge_test_list", "list of str", required=False),
     )
     id_fields: ClassVar[tuple[str, ...]] = ("task_id",)
+    shares_prompts: ClassVar[bool] = True  # items 76 and 347 ask for one function with other tests
 
     def __post_init__(self) -> None:
         """Refuse settings that are out of range."""

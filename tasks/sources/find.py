@@ -1,5 +1,6 @@
 """Where the splits of a data set lie: one file each, the files of a folder, one file in all, or a hub data set."""
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ _ALIASES: Mapping[str, Split] = {
     "dev": "validation",
     "test": "test",
 }
+_SHOWN = 200  # characters of a source that an error shows
 _SPLIT_NAME = re.compile(rf"(?:.*[-_. ])?({'|'.join(_ALIASES)})", re.DOTALL)
 
 
@@ -38,8 +40,12 @@ class Origin:
         """Return a value that changes with what is read: paths, times and sizes of the files, or the hub name."""
         found: list[object] = [self.hub]
         for split, path in self.files:
-            status = path.stat() if path.exists() else None
-            found.append((split, str(path.resolve()), status and (status.st_mtime_ns, status.st_size)))
+            try:
+                status = path.stat()
+            except OSError:  # reading it says what is wrong
+                found.append((split, str(path), None))
+                continue
+            found.append((split, os.path.realpath(path), (status.st_mtime_ns, status.st_size)))
         return tuple(found)
 
 
@@ -62,15 +68,15 @@ def find(source: str) -> Origin:
             or with several files that name none.
     """
     path = Path(source)
-    if path.is_dir():
+    if os.path.isdir(path):
         return Origin(files=_files_of_folder(path))
-    if path.exists():
+    if os.path.lexists(path):
         return Origin(files=((split_of(split_ending(path)[0]), path),))
     if hub.is_name(source):
         return Origin(hub=source)
     raise ValueError(
-        f"source {source!r}: no such file or folder, and no hub name (owner/name); check the path (relative ones start "
-        "at the working directory)"
+        f"source {source[:_SHOWN]!r}: no such file or folder, and no hub name (owner/name); check the path (relative "
+        "ones start at the working directory)"
     )
 
 

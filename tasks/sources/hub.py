@@ -6,7 +6,8 @@ and a copy that an earlier run left in the cache is used.
 """
 
 import re
-from collections.abc import Collection, Iterator
+import threading
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from tasks.sources.rows import ENDINGS, Row
 __all__ = ["Name", "is_name", "read"]
 
 _TIMEOUT = 10.0  # seconds for the one question whether the hub has the data set
+_DEADLINE = 20.0  # seconds for that answer in all
 _NAME = re.compile(r"([\w][\w.-]*)/([\w][\w.-]*)(?::([\w.-]+))?(?:@([\w./-]+))?", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _FIX = "or save the data as a file and give its path as source"
@@ -88,7 +90,7 @@ def _ask(hub: Any, parts: Name) -> None:
     """Ask once, with a time limit, whether the hub has the data set."""
     name = parts.repository
     try:
-        hub.HfApi().dataset_info(name, revision=parts.revision, timeout=_TIMEOUT)
+        _within(_DEADLINE, lambda: hub.HfApi().dataset_info(name, revision=parts.revision, timeout=_TIMEOUT))
     except hub.errors.GatedRepoError as error:
         raise ValueError(f"hub data set {name} is gated: accept its terms, run hf auth login, {_FIX}") from error
     except hub.errors.RepositoryNotFoundError as error:
@@ -105,6 +107,25 @@ def _ask(hub: Any, parts: Name) -> None:
             f"the hub cannot be reached for {name} ({_cause(error)}): check the network, set HF_HUB_OFFLINE=1 to use a "
             f"cached copy, {_FIX}"
         ) from error
+
+
+def _within(seconds: float, call: Callable[[], object]) -> None:
+    """Wait for a call in a thread of its own, which is given up with it: a server may send a byte now and then."""
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            call()
+        except Exception as error:  # noqa: BLE001 - raised again where it is waited for
+            raised.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        raise TimeoutError(f"no whole answer within {seconds:g} s")
+    if raised:
+        raise raised[0]
 
 
 def _load(datasets: Any, parts: Name) -> Any:

@@ -41,6 +41,7 @@ class Source(Protocol):
     name: ClassVar[str]
     fields: ClassVar[tuple[Field, ...]]
     id_fields: ClassVar[tuple[str, ...]]
+    shares_prompts: ClassVar[bool]
 
     @property
     def on_bad_item(self) -> str:
@@ -181,7 +182,7 @@ def _without_copies(task: Source, placed: Sequence[_Placed], faults: _Faults) ->
             if found.example.split != split:
                 continue
             keys = _identity(task, found)
-            same, owner = _copied(keys, found, owners)
+            same, owner = _copied(keys, found, owners, task.shares_prompts)
             if owner is None:
                 owners.update({key: owners.get(key, found) for key in keys})
             else:
@@ -198,14 +199,14 @@ def _identity(task: Source, found: _Placed) -> tuple[tuple[str, ...], ...]:
 
 
 def _copied(
-    keys: tuple[tuple[str, ...], ...], found: _Placed, owners: Mapping[tuple[str, ...], _Placed]
+    keys: tuple[tuple[str, ...], ...], found: _Placed, owners: Mapping[tuple[str, ...], _Placed], shares: bool
 ) -> tuple[str, _Placed | None]:
     """Return what an earlier item has in common with this one, and that item; None where this one is no copy.
 
-    Within a split two items may share a prompt if their data differ, as MBPP has it; across splits never.
+    ``shares`` lets two items of a split share a prompt if their data differ; two splits never do.
     """
     prompt, item, name = map(owners.get, keys)
-    if prompt and (prompt.example.split != found.example.split or prompt.example.id == found.example.id):
+    if prompt and (not shares or prompt.example.split != found.example.split or prompt.example.id == found.example.id):
         return "the prompt", prompt
     if item:
         return "the prompt", item

@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import math
+import stat
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import Any
 __all__ = ["ENDINGS", "Row", "read_file", "split_ending"]
 
 ENDINGS = (".jsonl", ".jsonl.gz", ".json", ".csv")
+_PATH_SHOWN = 200  # characters of a path
 _SHOWN = 60  # characters of a bad value that an error shows
 
 
@@ -61,16 +63,22 @@ def read_file(path: str | Path) -> list[Row]:
 
 def _text(path: Path, ending: str) -> str:
     """Return the decoded file; line ends are kept."""
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder, expected a file ({', '.join(ENDINGS)})")
-    if not path.exists():
-        raise ValueError(f"{path}: no such file; check the path (relative ones start at the working directory)")
-    if not ending:
-        raise ValueError(f"{path}: unknown ending, expected one of {', '.join(ENDINGS)}; convert or rename the file")
     try:
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            raise ValueError(f"{path} is a folder, expected a file ({', '.join(ENDINGS)})")
+        if not stat.S_ISREG(mode):
+            raise ValueError(f"{path} is no regular file, expected one ({', '.join(ENDINGS)})")
+        if not ending:
+            raise ValueError(f"{path}: unknown ending, expected one of {', '.join(ENDINGS)}; convert or rename it")
         data = path.read_bytes()
+    except FileNotFoundError as error:
+        raise ValueError(
+            f"{path}: no such file; check the path (relative ones start at the working directory)"
+        ) from error
     except OSError as error:
-        raise ValueError(f"{path} cannot be read ({error.strerror}); check its permissions") from error
+        shown = str(path) if len(str(path)) <= _PATH_SHOWN else f"{str(path)[:_PATH_SHOWN]}..."
+        raise ValueError(f"{shown} cannot be read ({error.strerror}); check the path and its permissions") from error
     if ending.endswith(".gz"):
         data = _unzip(path, data)
     try:
@@ -108,6 +116,7 @@ def _rows_of_json(path: Path, text: str) -> Iterator[Row]:
 
 
 def _rows_of_csv(path: Path, text: str) -> Iterator[Row]:
+    csv.field_size_limit(len(text) + 1)
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     header: list[str] = []
     number = 1

@@ -47,6 +47,7 @@ class DataTask(Task):
         hub: hub name of the published data set, "" where there is none.
         fields: the fields that every row must have.
         id_fields: fields that identify an item, the first one present counts; the hash of its text where there is none.
+        shares_prompts: whether the published data set has items of one prompt and other answers.
         version: of the rules (parsing, prompt form, verdicts); raise it with every change of them.
     """
 
@@ -60,6 +61,7 @@ class DataTask(Task):
     hub: ClassVar[str] = ""
     fields: ClassVar[tuple[Field, ...]] = ()
     id_fields: ClassVar[tuple[str, ...]] = ()
+    shares_prompts: ClassVar[bool] = False
     version: ClassVar[int] = 1
     sample: ClassVar[Mapping[str, object]] = {"source": _SAMPLE}
     # Where items come from does not decide prompts and verdicts; the items do, and they are in the fingerprint.

@@ -153,6 +153,8 @@ def test_a_prompt_twice_in_one_split_names_both_places_whatever_its_white_space(
 
 def test_within_a_split_a_prompt_may_come_twice_with_other_data_and_ids(tmp_path):
     class Noted(Sums):
+        shares_prompts = True
+
         def parse(self, row):
             item = super().parse(row)
             return dataclasses.replace(item, data={**item.data, "note": row.values["note"]})
@@ -162,6 +164,8 @@ def test_within_a_split_a_prompt_may_come_twice_with_other_data_and_ids(tmp_path
     refused(task, r"1 of 3 items occur twice: t\.jsonl line 3 \(test\) has the prompt of t\.jsonl line 2 \(test\)")
     kept = dataclasses.replace(task, on_bad_item="drop")
     assert [example.id for example in kept.examples("test")] == ["a", "b"]
+    one = Sums(test=write(tmp_path / "w.jsonl", rows[:2]))
+    refused(one, r"1 of 2 items occur twice: w\.jsonl line 2 \(test\) has the prompt of w\.jsonl line 1 \(test\)")
     train = write(tmp_path / "u.jsonl", sums([1], id="d", note="z"))
     refused(
         Noted(validation=train, test=write(tmp_path / "v.jsonl", rows[:1])), r"u\.jsonl line 1 \(validation\) has the p"

@@ -97,3 +97,20 @@ def test_a_missing_file_and_a_folder_are_named(tmp_path):
     (tmp_path / "d.jsonl").mkdir()
     with pytest.raises(ValueError, match=r"d\.jsonl is a folder, expected a file"):
         read_file(tmp_path / "d.jsonl")
+
+
+def test_what_is_no_regular_file_is_refused_and_never_waited_for(tmp_path):
+    import os
+
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    (tmp_path / "loop.jsonl").symlink_to(tmp_path / "loop.jsonl")
+    for name, cause in (("pipe", "no regular file"), ("loop", "cannot be read"), ("x" * 5000, "cannot be read")):
+        with pytest.raises(ValueError, match=cause) as refusal:
+            read_file(tmp_path / f"{name}.jsonl")
+        assert "\n" not in str(refusal.value)
+        assert len(str(refusal.value)) < 500
+
+
+def test_a_long_cell_of_a_csv_is_read(tmp_path):
+    (tmp_path / "x.csv").write_text(f"a,b\n1,{'x' * 200_000}\n")
+    assert len(read_file(tmp_path / "x.csv")[0].values["b"]) == 200_000
