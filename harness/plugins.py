@@ -3,6 +3,7 @@
 Heavy imports wait until a plug-in is built. Every fault is a ``UserError`` in one line.
 """
 
+import dataclasses
 import functools
 import hashlib
 import importlib.metadata
@@ -118,10 +119,19 @@ def file_class(name: str) -> type:
     return found
 
 
-def known_classes(kind: Kind) -> dict[str, type]:
-    """Return {name: class} of the package and of the entry points."""
-    points = _entry_points(_GROUPS[kind])
-    return {**_known(kind)[1], **{point.name: _load_point(kind, point) for point in points}}
+def known_classes(kind: Kind) -> tuple[dict[str, type], dict[str, str]]:
+    """Return {name: class} of the package and of the entry points, and {name: fault} of entry points without one."""
+    classes, faults = dict(_known(kind)[1]), dict[str, str]()
+    for point in _entry_points(_GROUPS[kind]):
+        try:
+            found = _find_class(kind, point.name)
+            if not (isinstance(found, type) and dataclasses.is_dataclass(found)):
+                raise UserError(f"{point.value} is no dataclass: decorate it with @dataclass(frozen=True)")
+        except UserError as error:
+            faults[point.name] = str(error)
+        else:
+            classes[point.name] = found
+    return classes, faults
 
 
 def find_any(name: str) -> type:
@@ -130,9 +140,8 @@ def find_any(name: str) -> type:
         return file_class(name)
     kind: Kind
     for kind in _GROUPS:
-        classes = known_classes(kind)
-        if name in classes:
-            return classes[name]
+        if name in _known(kind)[1] or name in {point.name for point in _entry_points(_GROUPS[kind])}:
+            return _find_class(kind, name)
     raise UserError(f"unknown plug-in {name!r}: write path/to/file.py:ClassName, or a name of evengrad list")
 
 
@@ -149,6 +158,9 @@ def _build(kind: Kind, plugin: Plugin) -> Any:
     except (ValueError, TypeError) as error:
         prefix = "" if str(error).startswith(kind) else f"{kind} {label(plugin)!r}: "
         raise UserError(f"{prefix}{error}") from error
+    except (Exception, SystemExit) as error:  # somebody's class may raise anything
+        cause = f"{type(error).__name__}: {error}"
+        raise UserError(f"{kind} {label(plugin)!r} cannot be built: {cause}") from error
 
 
 def _find_class(kind: Kind, name: str) -> Any:
@@ -226,7 +238,7 @@ def _guarded(what: str, path: Path | None, load: Callable[[], Any]) -> Any:
     """Run somebody's module; whatever it raises becomes one line that names the file's line."""
     try:
         return load()
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # somebody's module may raise anything; its exit is not ours
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
         line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
         where = f"{what}, line {line}" if line else what

@@ -1,5 +1,6 @@
 """``evengrad samples``: choose scored responses of a run, a sweep's cell or a file, and lay them out for reading."""
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ LAST = "last"
 _SAMPLES = "samples.jsonl"
 _TOLERANCE = 1e-9
 _LISTED = 6
+_QUOTED = 40
 
 
 @dataclass(frozen=True)
@@ -94,10 +96,10 @@ def sample_parts(rows: Sequence[Row], total: int, limit: int | None) -> Iterator
     shown = rows[:limit]
     for number, row in enumerate(shown, start=1):
         yield _headline(number, len(shown), row)
-        yield from _block("prompt", str(row.get("prompt", "")))
+        yield from _block("prompt", row.get("prompt") or "")
         yield from _block("response", row["response"])
         if row.get("reason"):
-            yield from _block("reason", str(row["reason"]))
+            yield from _block("reason", row["reason"])
         yield Text("")
     counts = Counter(row["verdict"] for row in rows)
     verdicts = ", ".join(f"{counts[word]} {word}" for word in VERDICTS if counts[word])
@@ -132,7 +134,20 @@ def _checked(where: str, row: Row) -> Row:
             raise UserError(f"{where} is no sample: {name} should be text (keys there: {visible(', '.join(row))})")
     if row.get("verdict") not in VERDICTS:
         raise UserError(f"{where} has no verdict: score the file first with evengrad verify TASK --responses FILE")
+    for name in ("split", "difficulty", "prompt", "reason"):
+        if not isinstance(row.get(name), str | None):
+            raise UserError(f"{where}: {name} should be text or null, got {ascii(row[name])[:_QUOTED]}")
+    for name in ("value", "fraction", "sample_index"):
+        if not _is_number(row.get(name, 0)):
+            raise UserError(f"{where}: {name} should be a number or null, got {ascii(row[name])[:_QUOTED]}")
     return row
+
+
+def _is_number(value: object) -> bool:
+    """Whether it is null or a number that a float can hold; a truth value is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float | None):
+        return False
+    return value is None or abs(value) <= sys.float_info.max or isinstance(value, float)
 
 
 def _matching(rows: Sequence[Row], name: str, value: str) -> list[Row]:
@@ -155,7 +170,7 @@ def _at_point(rows: Sequence[Row], point: str) -> list[Row]:
         wanted = float(point)
     except ValueError:
         raise UserError(f"--point {point} should be {LAST} or a fraction of the budget such as 0.5") from None
-    found = [row for row in rows if abs(row.get("fraction", -1) - wanted) <= _TOLERANCE]
+    found = [row for row in rows if row.get("fraction") is not None and abs(row["fraction"] - wanted) <= _TOLERANCE]
     if not found:
         raise UserError(f"no sample at point {point}; there are: {', '.join(f'{value:g}' for value in there)}")
     return found

@@ -14,9 +14,13 @@ import numpy as np
 
 from harness.config.errors import UserError
 from harness.reports.pass_at_k import Rate, majority_at_k, pass_at_k, rate
-from tasks.base import Example, Score, Split, Task
+from tasks.base import VERDICTS, Example, Score, Split, Task
 
-__all__ = ["Group", "examples_of", "sample_row", "score_pairs", "summarise", "vote_answers"]
+__all__ = ["FOREIGN", "Group", "examples_of", "sample_row", "score_pairs", "summarise", "vote_answers"]
+
+
+FOREIGN = (ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError)
+"""What a task from outside may raise where it should not."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +58,17 @@ class Group:
 
 def examples_of(task: Task, split: Split) -> Sequence[Example]:
     """Return the examples of a split; UserError where the task cannot make them, or there are none."""
+    name = type(task).__name__
     try:
         examples = task.examples(split)
     except ValueError as error:
         raise UserError(str(error)) from error
+    except FOREIGN as error:
+        raise UserError(f"{name}.examples({split!r}) failed ({type(error).__name__}: {error})") from error
+    if not isinstance(examples, Sequence) or not all(isinstance(example, Example) for example in examples[:1]):
+        raise UserError(f"{name}.examples({split!r}) gave a {type(examples).__name__}, expected a list of Example")
     if not examples:
-        raise UserError(f"split {split!r} of {type(task).__name__} has no examples: choose another one")
+        raise UserError(f"split {split!r} of {name} has no examples: choose another one")
     return examples
 
 
@@ -67,18 +76,35 @@ def score_pairs(task: Task, pairs: Sequence[tuple[Example, str]]) -> list[Score]
     """Return one score a pair, in order.
 
     Raises:
-        UserError: the task refuses to score, or gives more scores or fewer: none could be matched then.
+        UserError: the task refuses to score, gives more scores or fewer, so that none could be matched, or one that
+            does not mean what it says.
     """
     try:
         scores = task.score_many(pairs)
     except ValueError as error:
         raise UserError(f"{type(task).__name__} cannot score: {error}") from error
+    except FOREIGN as error:
+        raise UserError(f"{type(task).__name__} cannot score ({type(error).__name__}: {error})") from error
     if len(scores) != len(pairs):
         raise UserError(
             f"{type(task).__name__}.score_many gave {len(scores)} scores for {len(pairs)} responses: it must give one "
             "a response, in their order"
         )
+    for (example, _), score in zip(pairs, scores, strict=True):
+        if fault := _fault(score):
+            raise UserError(f"{type(task).__name__} scored example {example.id!r} with {fault}")
     return scores
+
+
+def _fault(score: Score) -> str:
+    """Return what is wrong with a score, "" where nothing is: a silent zero must not come from outside either."""
+    if not isinstance(score, Score) or score.verdict not in VERDICTS:
+        return f"{score!r:.100}, expected a Score with a verdict of {', '.join(VERDICTS)}"
+    if math.isnan(score.value) != (score.verdict == "infra"):
+        return f"{score!r:.100}, expected the value NaN for the verdict infra and for no other"
+    if not math.isnan(score.value) and not 0 <= score.value <= 1:
+        return f"{score!r:.100}, expected a value in [0, 1]"
+    return ""
 
 
 def vote_answers(task: Task, responses: Sequence[str]) -> list[str | None] | None:
@@ -154,7 +180,8 @@ def sample_row(example: Example, prompt: int, sample: int, text: str, response: 
 def _rewards_by_difficulty(groups: Sequence[Group]) -> dict[str, float]:
     values: dict[str, list[float]] = defaultdict(list)
     for group in groups:
-        values[group.difficulty] += [score.value for score in group.known]
+        if group.known:
+            values[group.difficulty].append(float(np.mean([score.value for score in group.known])))
     return {label: float(np.mean(rewards)) for label, rewards in sorted(values.items()) if rewards}
 
 

@@ -3,38 +3,32 @@
 Each check takes a task, returns None and raises AssertionError with the first counterexample.
 """
 
+import contextlib
 import dataclasses
 import hashlib
+import json
 import math
 import string
-from collections.abc import Callable, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, cast, get_args, get_type_hints
 
 from tasks.base import SPLITS, VERDICTS, Example, Score, Task
 
-__all__ = ["CHECKS", "check", "snapshot"]
+__all__ = ["CHECKS", "check", "snapshot", "step_fault"]
 
 _SAMPLE = 64
 _ALPHABET = frozenset(string.printable[:95] + "\n")
 _LAZY_RESPONSES = ("", " ", "\n", "#", "0", "1", "-1", "x", "None", "True", "answer", "?", "0\n", "((((", "#\n#\n")
 _HOSTILE_RESPONSES = (
-    "\x00",
-    "\ud800",
-    "\u0661\u0662",
-    "#\u0662",
-    "9" * 10_000,
-    "#" + "9" * 10_000,
-    "(" * 5_000,
-    "-" * 5_000 + "1",
-    "exit(0)",
-    "raise SystemExit",
-    "while True: pass",
-    "[[[[0]*100]*100]*100]*1000",
+    *("\x00", "\ud800", "\u0661\u0662", "#\u0662", "9" * 10_000, "#" + "9" * 10_000, "(" * 5_000, "-" * 5_000 + "1"),
+    *("exit(0)", "raise SystemExit", "while True: pass", "[[[[0]*100]*100]*100]*1000"),
 )
 
 
-def _sample(task: Task, split: str) -> Sequence[Example]:
-    return task.examples(cast(Any, split))[:_SAMPLE]
+def _sample(task: Task, split: str, size: int | None = _SAMPLE) -> Sequence[Example]:
+    found = task.examples(cast(Any, split))
+    _require(isinstance(found, Sequence), "examples must return a list or a tuple", split, type(found).__name__)
+    return found[:size]
 
 
 def _scores(task: Task, pairs: Sequence[tuple[Example, str]]) -> list[Score]:
@@ -50,6 +44,18 @@ def _all_samples(task: Task) -> list[Example]:
 def _require(condition: bool, claim: str, *details: object) -> None:
     if not condition:
         raise AssertionError(f"{claim}: {', '.join(ascii(detail) for detail in details)}")
+
+
+def check_examples(task: Task) -> None:
+    """Examples are plain data, and the same ones in the same order when the task is built again."""
+    for example in _all_samples(task):
+        texts = isinstance(example.id, str) and isinstance(example.difficulty, str)
+        _require(texts, "id and difficulty must be text", example.id, example.difficulty)
+        data = dict(example.data)
+        back = json.loads(json.dumps(data, default=repr, skipkeys=True), parse_constant=repr)
+        _require(back == data, "data must be plain JSON values (lists, no tuples; text keys)", example.id, data)
+    same = snapshot(dataclasses.replace(cast(Any, task))) == snapshot(task)
+    _require(same, "a task built again must have the same examples and fingerprint", type(task).__name__)
 
 
 def check_gold(task: Task) -> None:
@@ -76,6 +82,7 @@ def check_scores(task: Task) -> None:
         for response in (*_LAZY_RESPONSES, *_HOSTILE_RESPONSES, task.gold(example)):
             score = task.score(example, response)
             _require(score.verdict in VERDICTS, "unknown verdict", response[:60], score)
+            _require(isinstance(score.value, float), "a value must be a float", response[:60], score)
             _require(math.isnan(score.value) == (score.verdict == "infra"), "NaN means infra", response[:60], score)
             inside = math.isnan(score.value) or 0 <= score.value <= 1
             _require(inside, "a value must lie in [0, 1]", response[:60], score)
@@ -106,7 +113,7 @@ def check_splits(task: Task) -> None:
     owner: dict[str, str] = {}
     ids: set[str] = set()
     for split in SPLITS:
-        examples = task.examples(split)
+        examples = _sample(task, split, None)
         _require(len(examples) > 0, "a split is empty", split)
         for example in examples:
             prompt = task.prompt(example)
@@ -158,6 +165,28 @@ def check_answers(task: Task) -> None:
         _require(vote is None or isinstance(vote, str), "a vote is text or None", response[:60], vote)
 
 
+def check_step_starts(task: Task) -> None:
+    """Steps begin at rising offsets of the response, the first at 0, the same when asked again; None names none."""
+    written = [text for example in _all_samples(task) for text in (task.gold(example), *_shown(task, example))]
+    for response in (*_LAZY_RESPONSES, *_HOSTILE_RESPONSES, *written):
+        starts = task.step_starts(response)
+        fault = step_fault(starts, response)
+        _require(fault is None, f"step_starts must return {fault}", response[:60], starts)
+        _require(starts == task.step_starts(response), "steps must be the same when asked again", response[:60])
+        first = not response or starts is None or list(starts[:1]) == [0]
+        _require(first, "the first step must begin at 0", response[:60], starts)
+
+
+def step_fault(starts: object, response: str) -> str | None:
+    """Return what ``step_starts`` should have returned for the response, None where it is fine; the end may be one."""
+    if starts is None:
+        return None
+    if not isinstance(starts, Sequence) or not all(type(start) is int for start in starts):
+        return "None or a list of ints"
+    fine = list(starts) == sorted(set(starts)) and all(0 <= start <= len(response) for start in starts)
+    return None if fine else f"rising offsets in [0, {len(response)}]"
+
+
 def _shown(task: Task, example: Example) -> list[str]:
     return [demonstration.response for demonstration in task.demonstrations(example)]
 
@@ -174,45 +203,48 @@ def check_seeds(task: Task) -> None:
 
 
 def check_fingerprint(task: Task) -> None:
-    """The fingerprint is repeatable, and changes with every integer setting."""
-    if not dataclasses.is_dataclass(task):
+    """The fingerprint is text, repeatable, and changes with every setting of one value that says more than a place."""
+    if not dataclasses.is_dataclass(task) or not cast(Any, task).__dataclass_params__.frozen:
         raise AssertionError(f"{type(task).__name__} must be a frozen dataclass")
+    _require(isinstance(task.fingerprint(), str), "a fingerprint must be text", task.fingerprint())
     _require(dataclasses.replace(task).fingerprint() == task.fingerprint(), "a fingerprint must be repeatable")
     for field in dataclasses.fields(task):
-        value = getattr(task, field.name)
-        if type(value) is int:
-            other = dataclasses.replace(task, **{field.name: value + 1})
+        for other in _with_other(task, field.name):
             _require(other.fingerprint() != task.fingerprint(), "a setting is not in the fingerprint", field.name)
+
+
+def _with_other(task: Task, setting: str) -> Iterator[Task]:
+    """Yield the task with another value of a setting, nothing where no other value is known to be valid."""
+    value = getattr(task, setting)
+    kinds: dict[type, Callable[[Any], Sequence[object]]] = {
+        bool: lambda v: (not v,),
+        int: lambda v: (v + 1, v - 1),
+        float: lambda v: (v / 2 or 0.5, v + 1),
+        str: lambda v: (*get_args(get_type_hints(type(task))[setting]), f"{v}x"),
+    }
+    tried = kinds[type(value)](value) if type(value) in kinds and setting not in task.places else ()
+    for other in (other for other in tried if type(other) is type(value) and other != value):
+        with contextlib.suppress(ArithmeticError, LookupError, OSError, TypeError, ValueError):  # no valid value
+            made = dataclasses.replace(cast(Any, task), **{setting: other})
+            made.fingerprint()
+            yield made
+            return
 
 
 def snapshot(task: Task) -> str:
     """Return a hash of samples and fingerprint; equal in every process and on every machine."""
-    digest = hashlib.sha256(task.fingerprint().encode())
-    for example in _all_samples(task):
-        digest.update(repr((example, task.prompt(example), task.gold(example))).encode())
-    return digest.hexdigest()
+    contents = [(example, task.prompt(example), task.gold(example)) for example in _all_samples(task)]
+    return hashlib.sha256(repr((task.fingerprint(), contents)).encode()).hexdigest()
 
 
 CHECKS: tuple[Callable[[Task], None], ...] = (
-    check_gold,
-    check_demonstrations,
-    check_scores,
-    check_null_policy,
-    check_splits,
-    check_unknown_split,
-    check_text,
-    check_score_many,
-    check_answers,
-    check_seeds,
-    check_fingerprint,
+    *(check_examples, check_gold, check_demonstrations, check_scores, check_null_policy, check_splits),
+    *(check_unknown_split, check_text, check_score_many, check_answers, check_step_starts),
+    *(check_seeds, check_fingerprint),
 )
 
 
 def check(task: Task) -> None:
-    """Run the whole battery.
-
-    Raises:
-        AssertionError: the first broken promise, with a counterexample.
-    """
+    """Run the whole battery; AssertionError with a counterexample at the first broken promise."""
     for promise in CHECKS:
         promise(task)

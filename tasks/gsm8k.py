@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tasks.answers import after_marker, canonical, grade, last_boxed, readable
+from tasks.answers import after_marker, canonical, grade, is_numeric, last_boxed
 from tasks.base import Demonstration, Example, Score
 from tasks.settings import require
 from tasks.sources import DataTask, Field, Item, Row
@@ -44,6 +44,7 @@ class Gsm8k(DataTask):
         Field("id", "int or str", required=False),
     )
     id_fields: ClassVar[tuple[str, ...]] = ("id",)
+    version: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         """Refuse an unknown form."""
@@ -54,7 +55,7 @@ class Gsm8k(DataTask):
         """Part the published answer into worked steps and the number behind the marker."""
         question, published = row.values["question"].strip(), row.values["answer"]
         steps, marker, final = published.rpartition(_MARKER)
-        if not marker or not readable(final.strip()):
+        if not marker or not is_numeric(final.strip()):
             raise ValueError(f"the answer has no last line {_MARKER} and a number")
         count = sum(bool(line.strip()) for line in steps.split("\n"))
         label = f"{count} step{'s' * (count != 1)}" if count < _MANY_STEPS else f"{_MANY_STEPS} or more steps"

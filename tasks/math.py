@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, ClassVar
 
-from tasks.answers import canonical, grade, last_boxed, readable
+from tasks.answers import canonical, grade, is_understood, last_boxed
 from tasks.answers.symbolic import verify
 from tasks.base import Demonstration, Example, Score, Verdict
 from tasks.sandbox.judge import WORKERS
@@ -48,11 +48,12 @@ class Math(DataTask):
         Field("id", "int or str", required=False),
     )
     id_fields: ClassVar[tuple[str, ...]] = ("unique_id", "id")
+    version: ClassVar[int] = 2
 
     def parse(self, row: Row) -> Item:
         """Take the fields over; a solution whose last box is not the answer is left out."""
         problem, answer = row.values["problem"].strip(), str(row.values["answer"]).strip()
-        if not readable(answer):
+        if not is_understood(answer):
             raise ValueError(f"the answer {answer[:40]!a} cannot be read, so nothing can be judged by it")
         solution = (row.values.get("solution") or "").strip()
         boxed = last_boxed(solution)

@@ -1,14 +1,18 @@
 """What an objective may ask of a rollout besides its numbers: keyed uniforms, ends of steps, the task's steps."""
 
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from harness.config.errors import UserError
 from harness.engine.experience import Experience
 from harness.engine.run import Run
 from harness.engine.streams import key
+from tasks.base import Task
+from tasks.contract import step_fault
 
 __all__ = ["annotations", "keyed_uniforms"]
 
@@ -64,8 +68,23 @@ def _task_steps(run: Run, experience: Experience) -> Tensor:
     steps = torch.zeros_like(experience.ids)
     decode = run.policy.tokenizer.decode
     for row, (ids, length) in enumerate(zip(experience.ids.tolist(), experience.lengths, strict=True)):
-        starts = run.task.step_starts(decode(ids[:length])) or [0]
+        starts = _starts(run.task, decode(ids[:length])) or [0]
         sizes = [len(decode([token])) for token in ids[:length]]
         offsets = np.concatenate([[0], np.cumsum(sizes)[:-1]]) if sizes else []
         steps[row, :length] = torch.from_numpy(np.searchsorted(starts, offsets, side="right") - 1).clamp(min=0)
     return steps
+
+
+def _starts(task: Task, response: str) -> Sequence[int] | None:
+    """Return the task's own steps; UserError where it raises or they are no steps."""
+    where = f"step_starts of task {type(task).__name__} on the response {response[:40]!a}"
+    try:
+        starts = task.step_starts(response)
+        fault = step_fault(starts, response)
+    except (Exception, SystemExit) as error:  # somebody's task may raise anything
+        raise UserError(
+            f"{where} raises {type(error).__name__}: {' '.join(str(error).split())}; see evengrad check"
+        ) from error
+    if fault is not None:
+        raise UserError(f"{where} returned {ascii(starts)[:60]}, expected {fault}; see evengrad check")
+    return starts

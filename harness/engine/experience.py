@@ -41,6 +41,7 @@ class Experience:
         stored: [N, T] "old_logprobs" and "old_entropy" of tokens sampled in earlier iterations; empty without any.
         anchors: what exact divergences are taken to, if any is required.
         tally: verdicts and reasons of the responses that ended in this iteration, of rejected groups too.
+        greedy_tally: the same of the greedy responses.
         cursor: position in the stream of prompts after this rollout.
         num_rejected: groups that were sampled and not used.
         prompt_metrics: what the log says of the choice of prompts.
@@ -66,6 +67,7 @@ class Experience:
     stored: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
     anchors: dict[Anchor, AnchorStates] = field(default_factory=dict[Anchor, AnchorStates])
     tally: Tally = field(default_factory=Counter)
+    greedy_tally: Tally = field(default_factory=Counter)
     cursor: int = 0
     num_rejected: int = 0
     prompt_metrics: dict[str, float | None] = field(default_factory=dict[str, float | None])
@@ -74,6 +76,12 @@ class Experience:
     def verdicts(self) -> Counter[str]:
         """Responses of ``tally`` by verdict."""
         return verdicts(self.tally)
+
+    @property
+    def infra_share(self) -> float:
+        """Share of all responses judged in this iteration that could not be scored; NaN where none was judged."""
+        found = verdicts(self.tally + self.greedy_tally)
+        return found["infra"] / found.total() if found.total() else float("nan")
 
     @property
     def judged(self) -> Judged:

@@ -14,7 +14,8 @@ from harness.engine.embedded import PRESETS, read_file, start_file
 
 __all__ = ["identity"]
 
-_NUMERIC_PACKAGES = ("torch", "transformers", "numpy", "pydantic-monty")
+_NUMERIC_PACKAGES = ("torch", "transformers", "numpy", "scipy", "pydantic-monty")
+_SUMMING = ("scoring.py", "reports/pass_at_k.py", "reports/statistics.py")
 
 
 def identity(config: RunConfig) -> dict[str, Any]:
@@ -55,9 +56,10 @@ def _learns(config: RunConfig) -> bool:
 
 
 def _engine_hash() -> str:
-    folder = Path(harness.__file__).parent / "engine"
+    """Hash of the engine, and of what sums up its evaluations."""
+    folder = Path(harness.__file__).parent
     digest = hashlib.sha256()
-    for file in sorted(folder.rglob("*.py")):
+    for file in [*sorted((folder / "engine").rglob("*.py")), *(folder / name for name in _SUMMING)]:
         digest.update(file.relative_to(folder).as_posix().encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()
 

@@ -156,9 +156,12 @@ class Recorder:
                 "sources": whole["sources"],
             }
         )
-        if known not in _STARTS:
-            _STARTS[known] = _evaluation(run, split)
-        return _STARTS[known]
+        if known in _STARTS:
+            return _STARTS[known]
+        found = _evaluation(run, split)
+        if not any(score.verdict == "infra" for score in found.scores):  # an outage is not kept for other cells
+            _STARTS[known] = found
+        return found
 
 
 def _evaluation(run: Run, split: Split) -> Evaluation:
@@ -195,7 +198,7 @@ def _rollout_metrics(experience: Experience) -> dict[str, Any]:
         "reward_mean": float(rewards[known].mean()),
         "shaped_reward_mean": _known_mean(experience.shaped_rewards, fresh),
         "greedy_reward_mean": _known_mean(experience.greedy_rewards, fresh),
-        "infra_frac": float((~known).float().mean()),
+        "infra_frac": experience.infra_share,
         "response_tokens_mean": float(lengths.mean()),
         "response_tokens_right_mean": float(lengths[correct == 1].mean()),
         "response_tokens_wrong_mean": float(lengths[correct == 0].mean()),

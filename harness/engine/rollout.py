@@ -82,6 +82,7 @@ def collect(
     if "greedy_rewards" in objective.requires:
         picked = [round_.examples[index] for round_, index in chosen]
         greedy = _greedy(policy, task, picked, config.max_response_tokens, ledger)
+        experience.greedy_tally = greedy.tally
         experience.greedy = greedy.rows(torch.arange(len(picked)).repeat_interleave(config.group_size))
         experience.greedy_rewards = experience.greedy.rewards
     return experience

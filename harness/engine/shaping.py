@@ -1,9 +1,9 @@
 """Shape the rewards of a rollout before the objective sees them; the log and ``keep_groups`` see the task's own.
 
-In this order: Bingo's reward in place of the task's, then what ``reward_parts`` adds, then the overlong filter, which
-makes the reward of what the length limit cut off unknown (DAPO, arXiv:2503.14476, section 3.4). A response of unknown
-reward leaves the loss of every objective, its denominators and the statistics of its group, as if it had not been
-sampled; ``dapo.overlong_filter`` keeps it in those statistics. An unknown reward stays unknown.
+In this order: Bingo's reward in place of the task's, then the overlong filter, which makes the reward of what the
+length limit cut off unknown (DAPO, arXiv:2503.14476, section 3.4), then what ``reward_parts`` adds. A response of
+unknown reward leaves the loss of every objective, its denominators and the statistics of its group, as if it had not
+been sampled; ``dapo.overlong_filter`` keeps it in those statistics. An unknown reward stays unknown.
 
 Greedy responses that an objective compares with get what is added, and are not filtered.
 
@@ -43,9 +43,10 @@ def shape_rewards(run: Run, experience: Experience, rollout: Rollout) -> Rollout
         return rollout
     own = experience.judged
     base = own.rewards if config.name == "none" else _bingo_rewards(run, experience, rollout)
+    if config.overlong_filter:  # before lengths are compared within a group
+        cut = own.finish == Finish.LENGTH
+        own, base = replace(own, rewards=torch.where(cut, torch.nan, own.rewards)), torch.where(cut, torch.nan, base)
     shaped = _with_parts(run, base, own, experience.group)
-    if config.overlong_filter:
-        shaped = torch.where(own.finish == Finish.LENGTH, torch.nan, shaped)
     experience.shaped_rewards = shaped
     greedy = rollout.greedy_rewards
     if greedy is not None and experience.greedy is not None:

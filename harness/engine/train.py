@@ -134,7 +134,12 @@ def _check_scored(run: Run, experience: Experience) -> None:
     Raises:
         TooManyUnscored: more than ``rollout.max_infra_frac`` of the responses that ended, or all that there is.
     """
-    check_scored(experience.tally, run.config.rollout.max_infra_frac, "the rollout", "rollout.max_infra_frac")
+    check_scored(
+        experience.tally + experience.greedy_tally,
+        run.config.rollout.max_infra_frac,
+        "the rollout",
+        "rollout.max_infra_frac",
+    )
     if experience.rewards.isnan().all():
         raise TooManyUnscored(
             f"no response of the rollout could be scored; verdicts: {explain(experience.tally)}; mend what scores them "

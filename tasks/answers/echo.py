@@ -5,7 +5,7 @@ import re
 from tasks.answers.nodes import Node
 from tasks.answers.values import Expression, Relation, Value
 
-__all__ = ["echoes"]
+__all__ = ["echoes", "stands_in"]
 
 _LEAST = 3  # characters of an expression that counts as the question's own
 _COSMETIC = re.compile(r"\\left(?![a-z])|\\right(?![a-z])|\\[,!;]")
@@ -25,7 +25,7 @@ def _squeezed(text: str) -> str:
     return _COSMETIC.sub("", text).replace(r"\dfrac", r"\frac").replace(r"\tfrac", r"\frac")
 
 
-def _stands_in(answer: str, question: str) -> bool:
+def stands_in(answer: str, question: str) -> bool:
     """Return whether an answer stands in the question by itself, not within a longer number or word."""
     found = "".join(_squeezed(answer).split())
     if len(found) < _LEAST:
@@ -56,7 +56,7 @@ def echoes(gold: Value, answer: Value, text: str, question: str) -> bool:
     if gold.node == answer.node:
         return False
     whole = gold.number is not None and gold.number.denominator == 1
-    if (not whole or _UNDONE.search(text)) and _stands_in(text, question):
+    if (not whole or _UNDONE.search(text)) and stands_in(text, question):
         return True
     brackets = "(" in text
     wants_brackets = _has_bracket(gold.node) and bool(_FACTOR.search(question))

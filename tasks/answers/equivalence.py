@@ -22,10 +22,11 @@ from tasks.answers.values import (
     Unparsed,
     Value,
     Words,
+    parts_of,
 )
 from tasks.answers.words import single_letter
 
-__all__ = ["Comparison", "is_number"]
+__all__ = ["Comparison", "is_number", "is_undone"]
 
 _MOST_PAIRS = 400  # comparisons of the members of two collections
 
@@ -35,6 +36,12 @@ def is_number(value: Value) -> bool:
     if isinstance(value, Relation) and value.sign == "=":
         value = value.right
     return isinstance(value, Expression) and value.number is not None
+
+
+def is_undone(value: Expression) -> bool:
+    """Return whether a whole number is written as a quotient, a division left undone."""
+    node = value.node.parts[0] if value.node.op == "negative" else value.node
+    return node.op == "quotient" and value.number is not None and value.number.denominator == 1
 
 
 def _several(value: Unparsed) -> bool:
@@ -115,8 +122,12 @@ class Comparison:
         if gold.number is not None:
             if answer.number is None:
                 return self.no("not a number written out")
+            if is_undone(answer) and answer.node != gold.node:
+                return self.no("a division left undone")
             return answer.number == gold.number
-        return self._values(gold.node, answer.node)
+        equal = self._values(gold.node, answer.node)
+        decimal = answer.node.op == "number" and answer.node.value.denominator > 1
+        return self.no("a decimal number where an exact value was expected") if equal is None and decimal else equal
 
     def _names_base(self, base: int) -> bool:
         names = "two three four five six seven eight nine ten eleven twelve".split()  # noqa: SIM905
@@ -186,17 +197,21 @@ class Comparison:
         labels = [item.label for item in answer.items if isinstance(item, Relation)]
         if not any(isinstance(item, Relation) for item in gold.items) and len(set(labels)) > 1:
             return self.no("values of several names")
+        if _depth(answer) > _depth(gold):
+            return self.no("answers inside an answer")
         if len(answer.items) > _MOST_PAIRS // max(1, len(gold.items)):
             return self.no("too many answers")
         first, second = gold.items, answer.items
         if gold.braced:
-            first, second = self._distinct(first), self._distinct(second)
+            first = self._distinct(first, len(first))
+            second = self._distinct(second, len(first))
         return self._matched(first, second)
 
-    def _distinct(self, items: Sequence[Value]) -> tuple[Value, ...]:
+    def _distinct(self, items: Sequence[Value], most: int) -> tuple[Value, ...]:
+        """Return the values without repetitions, at most one more than ``most``."""
         kept: list[Value] = []
         for item in items:
-            if not any(self.equal(other, item) for other in kept):
+            if len(kept) <= most and not any(self.equal(other, item) for other in kept):
                 kept.append(item)
         return tuple(kept)
 
@@ -216,6 +231,12 @@ class Comparison:
             return True
         possible = all(any(self.equal(item, other) is None for other in left) for item in open_ones)
         return None if possible else False
+
+
+def _depth(value: Value) -> int:
+    """Return how many sets, lists, tuples, unions and matrices stand inside each other."""
+    deepest = max((_depth(part) for part in parts_of(value)), default=0)
+    return deepest + isinstance(value, Collection | Ordered | Union | Matrix)
 
 
 def _product_of_letters(words: Words) -> Node | None:

@@ -1,6 +1,8 @@
 """An expression's tree worked out exactly; functions stay calls, named by what they are called on."""
 
+import functools
 import math
+from collections.abc import Mapping
 from fractions import Fraction
 
 from tasks.answers.algebra import (
@@ -134,7 +136,8 @@ def _term_root(powers: Monomial, index: int) -> dict[str, Exponent] | None:
     return {name: Fraction(power) / index for name, power in powers}
 
 
-def _factors(number: int) -> dict[int, int] | None:
+@functools.lru_cache(maxsize=4096)
+def _factors(number: int) -> Mapping[int, int] | None:
     """Return the prime factors; None where trial division does not find them all."""
     found: dict[int, int] = {}
     if number.bit_length() > _LARGEST_BITS:

@@ -8,6 +8,7 @@ __all__ = ["after_marker", "last_boxed"]
 _PIECE = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])|\\.|[{}]", re.DOTALL)
 _BOXES = ("\\boxed", "\\fbox")
 _BLANK = re.compile(r"[ \t\r\n]*")
+_EMPHASIS = ("*", "_", "`")
 _BARE_END = re.compile(r"[$\r\n]|\\boxed|\\fbox")
 
 
@@ -63,7 +64,8 @@ def after_marker(text: str, marker: str) -> str | None:
     """Return what follows the last ``marker`` up to the end of its line, without the white space around it.
 
     The marker's line must be the last one that is not blank, as in the data set itself: with further text behind it
-    the line is not the final answer, and None is returned. An empty line after the marker gives "".
+    the line is not the final answer, and None is returned. An empty line after the marker gives "". Markdown emphasis
+    round the whole line is taken off.
 
     Raises:
         ValueError: ``marker`` is empty.
@@ -74,4 +76,12 @@ def after_marker(text: str, marker: str) -> str | None:
     if place < 0:
         return None
     answer, _, rest = text[place + len(marker) :].strip(" \t").replace("\r", "\n").partition("\n")
-    return None if rest.strip() else answer.strip()
+    answer = answer.strip()
+    if answer.endswith(_EMPHASIS):
+        answer = _without_emphasis(text[:place].replace("\r", "\n").rpartition("\n")[2].strip(), answer)
+    return None if rest.strip() else answer
+
+
+def _without_emphasis(before: str, answer: str) -> str:
+    """Return an answer without the signs at its end that only close those at the beginning of its line."""
+    return answer.removesuffix(before) if before and not before.strip("*_`") else answer

@@ -7,11 +7,13 @@ from collections.abc import Callable
 
 from tasks.answers.algebra import Algebra, TooLargeError
 from tasks.answers.echo import echoes
-from tasks.answers.equivalence import Comparison, is_number
+from tasks.answers.equivalence import Comparison, is_number, is_undone
 from tasks.answers.evaluate import evaluate
 from tasks.answers.latex import UnreadableError, clean
+from tasks.answers.nodes import is_constant, spell
 from tasks.answers.reading import read
 from tasks.answers.tokens import tokenise
+from tasks.answers.unevaluated import as_radians, why_not
 from tasks.answers.units import fixes
 from tasks.answers.values import (
     Based,
@@ -27,10 +29,11 @@ from tasks.answers.values import (
 )
 from tasks.base import Score, Verdict
 
-__all__ = ["canonical", "grade", "readable"]
+__all__ = ["canonical", "grade", "is_numeric", "is_understood", "readable"]
 
 _PLAIN = re.compile(r"-?(?:[1-9][0-9]{0,2}(?:,[0-9]{3})+|[0-9]{1,15})")
 _PASS = Score(1.0, "pass")
+_CHOICE = re.compile(r"\(([A-Za-z])\)")
 _SHOWN = 60  # characters of an answer in a reason
 _DEEPEST = 6  # containers inside each other in a normal form
 
@@ -47,12 +50,21 @@ def _gold(gold: str) -> tuple[str, tuple[str, ...], Value, bool] | str:
     return text, tokens, value, loose
 
 
-_TEXT = re.compile(r"\\(?:text|mathrm|textbf|mbox|mathbf|textit)\s*\{([^{}]*)\}")
-
-
 def readable(gold: str) -> bool:
     """Return whether ``grade`` can judge by a gold answer; one it can only compare as text counts."""
     return not isinstance(_gold(gold), str)
+
+
+def is_understood(gold: str) -> bool:
+    """Return whether a gold answer is read as a value of some kind, so that more than its own spelling can pass."""
+    expected = _gold(gold)
+    return not isinstance(expected, str) and not isinstance(expected[2], Unparsed)
+
+
+def is_numeric(gold: str) -> bool:
+    """Return whether a gold answer is a number written out, maybe with a unit or currency."""
+    expected = _gold(gold)
+    return not isinstance(expected, str) and isinstance(expected[2], Expression) and is_number(expected[2])
 
 
 def grade(gold: str, answer: str, question: str = "", symbolic: Callable[[str, str], Verdict] | None = None) -> Score:
@@ -74,7 +86,7 @@ def grade(gold: str, answer: str, question: str = "", symbolic: Callable[[str, s
         return Score(0.0, "wrong", f"expected {gold}, got {answer}")
     expected = _gold(gold)
     if isinstance(expected, str):
-        return Score(math.nan, "infra", f"the gold answer cannot be read: {expected}")
+        return Score(math.nan, "infra", f"the gold answer cannot be read: {_ascii(expected)}")
     gold_text, tokens, value, loose = expected
     try:
         text = clean(answer)
@@ -83,20 +95,18 @@ def grade(gold: str, answer: str, question: str = "", symbolic: Callable[[str, s
         comparison = Comparison(question)
         outcome, read_answer = _compare(comparison, value, gold_text, text, loose)
     except UnreadableError as error:
-        return Score(0.0, "format", str(error))
+        return Score(0.0, "format", _ascii(str(error)))
     if outcome and echoes(value, read_answer, text, question):
         return _refuse(gold_text, text, "the question's own expression, not worked out")
     if outcome:
         return _PASS
-    if outcome is None and symbolic is not None and _words(text) <= _words(gold_text):
-        return _judged(symbolic(gold_text, text), gold_text, text)
+    kind: Verdict = "format" if isinstance(read_answer, Unparsed) else "wrong"
+    if outcome is None and symbolic is not None:
+        if reason := why_not(value, gold_text, read_answer, text, question):
+            return _refuse(gold_text, text, reason, kind)
+        return _judged(symbolic(as_radians(gold_text), as_radians(text)), gold_text, text)
     reason = comparison.reason or ("not equal as far as can be told" if outcome is None else "")
-    return _refuse(gold_text, text, reason, "format" if isinstance(read_answer, Unparsed) else "wrong")
-
-
-def _words(text: str) -> frozenset[str]:
-    """Return the words of a text, which a symbolic comparison drops, so that 5 km and 5 would be one."""
-    return frozenset(word.lower() for part in _TEXT.findall(text) for word in part.split())
+    return _refuse(gold_text, text, reason, kind)
 
 
 def _compare(comparison: Comparison, gold: Value, gold_text: str, text: str, loose: bool) -> tuple[bool | None, Value]:
@@ -111,7 +121,11 @@ def _compare(comparison: Comparison, gold: Value, gold_text: str, text: str, loo
 
 def _refuse(gold: str, answer: str, reason: str, verdict: Verdict = "wrong") -> Score:
     shown = f"expected {_shown(gold)}, got {_shown(answer)}"
-    return Score(0.0, verdict, f"{shown}: {reason}" if reason else shown)
+    return Score(0.0, verdict, _ascii(f"{shown}: {reason}" if reason else shown))
+
+
+def _ascii(line: str) -> str:
+    return line if line.isascii() else ascii(line)[1:-1].replace("\\\\", "\\")
 
 
 def _shown(text: str) -> str:
@@ -130,17 +144,19 @@ def canonical(answer: str, question: str = "") -> str:
     r"""Return a form that equal simple answers share, for majority votes.
 
     ``0.5``, ``\frac12``, ``1/2`` and ``x = 1/2`` become ``1/2``; ``1,000`` becomes ``1000``; lists and sets are sorted;
-    words lose their case; a unit is dropped where the question fixes it. Never raises: what cannot be read comes back
-    with its white space collapsed.
+    words lose their case; a unit is dropped where the question fixes it, or where no question is given; ``2+3`` is not
+    5. Never raises: what cannot be read comes back with its white space collapsed. The text can be written as UTF-8.
     """
     if _PLAIN.fullmatch(answer):
         return str(int(answer.replace(",", "")))
     plain = " ".join(answer.split())
     try:
-        value = read(clean(answer))[1]
-        return _form(value, question, _DEEPEST) or plain
+        text = clean(answer)
+        choice = _CHOICE.fullmatch(text)
+        plain = (choice[1].upper() if choice else _form(read(text)[1], question, _DEEPEST)) or plain
     except (UnreadableError, TooLargeError):
-        return plain
+        pass
+    return plain.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _form(value: Value, question: str, depth: int) -> str:
@@ -153,10 +169,10 @@ def _form(value: Value, question: str, depth: int) -> str:
 
     match value:
         case Expression():
-            number = evaluate(value.node, Algebra()).key() if value.number is None else str(value.number)
-            return number if not value.unit or fixes(question, value.unit) else f"{number} {value.unit}"
+            number = _number(value)
+            return number if not (value.unit and question) or fixes(question, value.unit) else f"{number} {value.unit}"
         case Words():
-            return value.text.casefold() if len(value.text) > 1 else value.text
+            return value.text.casefold() if len(value.text) > 1 else value.text.upper()
         case Based():
             return f"{value.digits}_{value.base}"
         case Collection():
@@ -177,7 +193,15 @@ def _form(value: Value, question: str, depth: int) -> str:
             return ""
 
 
+def _number(value: Expression) -> str:
+    """Return the normal form of an expression; of arithmetic left undone its spelling, since it is no number."""
+    if value.number is not None and not is_undone(value):
+        return str(value.number)
+    worked_out = evaluate(value.node, Algebra())
+    return worked_out.key() if worked_out.rational() is None else spell(value.node)
+
+
 def _names_only(relation: Relation) -> bool:
     """Return whether a relation only names a value: ``x = 5`` does, ``y = 2x`` is an equation."""
     right = relation.right
-    return relation.sign == "in" or not isinstance(right, Expression) or right.number is not None
+    return relation.sign == "in" or not isinstance(right, Expression) or is_constant(right.node)

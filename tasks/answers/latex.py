@@ -29,12 +29,15 @@ _SIGNS = str.maketrans(
         "\u2265": r"\ge ",
         "\u2260": r"\ne ",
         "\u00b1": r"\pm ",
+        "\u20ac": r"\euro ",
+        "\u00a3": r"\pounds ",
     }
 )
 # A closing dollar is not followed by a digit, so that `$5 or $7` are two prices.
 _MATH = re.compile(r"(?<!\\)\$((?:[^$\\]|\\.)+)\$(?![0-9])", re.DOTALL)
 _DISPLAY = re.compile(r"(?<!\\)\\[()\[\]]")
 _UNUSUAL = re.compile(r"[^ -~\t\r\n]")
+_EMPHASIS = ("***", "**", "*", "__", "_", "`")
 _PEELS = 4  # layers of wrapping that are taken off
 
 
@@ -43,7 +46,7 @@ class UnreadableError(ValueError):
 
 
 def clean(text: str) -> str:
-    """Return ``text`` without white space, dollar signs, a box or bold around it and without a period at its end.
+    """Return ``text`` without white space, dollar signs, a box or emphasis around it and without a period at its end.
 
     Raises:
         UnreadableError: nothing is left, it is longer than ``MAX_LENGTH``, or it holds a character that no answer has.
@@ -58,14 +61,27 @@ def clean(text: str) -> str:
     text = _DISPLAY.sub(" ", text)
     if "$" in text:
         text = _MATH.sub(r" \1 ", text.replace("$$", "$"))
+    ended = False  # one period ends an answer; more of them say that it goes on
     for _ in range(_PEELS):
         text = text.strip(" \t\r\n")
-        if text.startswith("**") and text.endswith("**") and "**" not in (inside := text[2:-2]):
-            text = inside
-        if text.startswith((r"\boxed{", r"\fbox{")) and last_boxed(text) == text[text.index("{") + 1 : -1].strip():
-            text = text[text.index("{") + 1 : -1]
-        text = text.removesuffix(".")
+        bare = _peeled(text)
+        ended = ended and bare == text
+        text = bare
+        if text.endswith(".") and not ended:
+            text, ended = text[:-1], True
     text = text.strip(" \t\r\n")
     if not text:
         raise UnreadableError("the answer is empty")
+    return text
+
+
+def _peeled(text: str) -> str:
+    """Return ``text`` without the emphasis and the box around it."""
+    for mark in _EMPHASIS:
+        if text.startswith(mark) and text.endswith(mark) and text[len(mark) : -len(mark)].strip():
+            inside = text[len(mark) : -len(mark)]
+            text = text if mark[0] in inside else inside
+            break
+    if text.startswith((r"\boxed{", r"\fbox{")) and last_boxed(text) == text[text.index("{") + 1 : -1].strip():
+        return text[text.index("{") + 1 : -1]
     return text

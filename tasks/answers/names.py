@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from tasks.answers.latex import UnreadableError
 from tasks.answers.tokens import is_text
 
-__all__ = ["APPLIED", "FUNCTIONS", "SYMBOLS", "letter_of", "letters"]
+__all__ = ["APPLIED", "FUNCTIONS", "SYMBOLS", "is_function", "letter_of", "letters"]
 
 _COMMAND = re.compile(r"\\[A-Za-z]+")
 FUNCTIONS = frozenset(
@@ -21,6 +21,11 @@ SYMBOLS = frozenset(
 )
 APPLIED = frozenset({"f", "g"})  # f(x) is a value of f, never f times x
 _PLAIN = {"sqrt": r"\sqrt", "pi": r"\pi", "infinity": r"\infty", "inf": r"\infty"}
+
+
+def is_function(token: str) -> bool:
+    r"""Return whether a token names a function: ``\sin`` or ``sin``."""
+    return token in FUNCTIONS or rf"\{token}" in FUNCTIONS
 
 
 def letter_of(token: str) -> str:

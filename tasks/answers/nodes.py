@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from tasks.answers.latex import UnreadableError
 
-__all__ = ["MAX_BITS", "Node", "literal", "negate", "number"]
+__all__ = ["MAX_BITS", "Node", "is_constant", "literal", "negate", "number", "spell"]
 
 MAX_BITS = 4_096  # of a numerator or denominator; what grows beyond is not worked out
 
@@ -97,3 +97,17 @@ def _exponent(node: Node) -> int | None:
 
 
 _TEN = number(10)
+_CONSTANTS = frozenset({r"\pi", "e", "i", r"\infty", r"\degree"})
+
+
+def is_constant(node: Node) -> bool:
+    """Return whether an expression holds no variable."""
+    return not (node.op == "symbol" and node.name not in _CONSTANTS) and all(is_constant(part) for part in node.parts)
+
+
+def spell(node: Node) -> str:
+    """Return an expression as text, arithmetic as it was written: ``2+3`` gives ``sum(2,3)``."""
+    if node.op == "number":
+        return str(node.value)
+    name = node.name or node.op
+    return f"{name}({','.join(spell(part) for part in node.parts)})" if node.parts else name

@@ -81,8 +81,10 @@ class _Parser:
         return negate(self.power(), negative)
 
     def starts(self) -> bool:
-        """Return whether a factor begins here without a sign of multiplication; a number never does."""
+        """Return whether a factor begins here without a sign of multiplication; a number does only behind a bracket."""
         token = self.here
+        if token and is_number(token):
+            return self.tokens[self.place - 1] == ")"
         opens = token in ("(", "[", "{", r"\sqrt") or token in _TWO_ARGUMENTS
         return opens or token.isalpha() or token in SYMBOLS or token in FUNCTIONS
 
@@ -123,6 +125,9 @@ class _Parser:
     def group(self, left: str) -> Node:
         self.take(left)
         node = self.sum()
+        if self.here == r"\over":
+            self.take()
+            node = Node("quotient", (node, self.sum()))
         self.take(_CLOSING[left])
         return node
 

@@ -85,9 +85,18 @@ def _value(tokens: Tokens, loose: bool) -> Value:
         pairs = zip(separators, [*separators[1:], ""], strict=True)
         doubled = {place for place, pair in enumerate(pairs, 1) if pair in ((",", "and"), (",", "or"))}
         parts = [part for place, part in enumerate(parts) if part or place not in doubled]
-        return Collection(tuple(item for part in parts for item in _items(part, loose)), braced=False)
+        items = tuple(item for part in parts for item in _items(part, loose))
+        return (_united(items) if set(separators) == {"or"} else None) or Collection(items, braced=False)
     items = _items(tokens, loose)
     return items[0] if len(items) == 1 else Collection(items, braced=False)
+
+
+def _united(items: tuple[Value, ...]) -> Relation | None:
+    """Return ``x < 2 or x > 3`` as ``in`` a union; None where the parts are not of this kind and of one name."""
+    ranges = [item for item in items if isinstance(item, Relation) and item.sign == "in"]
+    if len(ranges) < len(items) or len({item.label for item in ranges}) > 1:
+        return None
+    return Relation("in", ranges[0].label, ranges[0].left, Union(tuple(item.right for item in ranges)))
 
 
 def _items(tokens: Tokens, loose: bool) -> tuple[Value, ...]:
@@ -206,8 +215,8 @@ def _based(tokens: Tokens) -> Based | None:
         return None
     place = tokens.index("_")
     index = tokens[place + 1 :]
-    base = index[1] if len(index) == len("{8}") and (index[0], index[2]) == ("{", "}") else "".join(index)
-    digits = "".join(tokens[:place])
+    base = re.sub(r"^\{\(?|\)?\}$", "", "".join(unwrapped(token) for token in index))
+    digits = re.sub(r"^\((.*)\)$", r"\1", "".join(unwrapped(token) for token in tokens[:place]))
     if not re.fullmatch("[0-9]+[0-9A-Z]*", digits) or not _BASES.fullmatch(base):
         return None
     return Based(digits.lstrip("0") or "0", int(base))

@@ -5,7 +5,8 @@ from typing import Protocol
 
 from tasks.answers.algebra import Algebra, Ratio, TooLargeError
 from tasks.answers.nodes import Node
-from tasks.answers.values import Expression, Relation, Value
+from tasks.answers.values import Expression, Relation, Value, Words
+from tasks.answers.words import single_letter
 
 __all__ = ["compare_relations"]
 
@@ -51,6 +52,9 @@ def _labelled(comparison: Comparing, gold: Value, answer: Value) -> bool | None:
     r"""Compare ``x = 5`` or ``x \in [2, 5]`` with a gold value that has no name."""
     if not isinstance(answer, Relation) or not answer.label or answer.sign not in ("=", "in"):
         return comparison.no("a relation where a value was expected")
+    letter = single_letter(gold)
+    if isinstance(gold, Words) or (letter.isupper() and answer.label.isupper() and len(answer.label) == 1):
+        return comparison.no("words and choices have no name before them")
     if answer.sign == "in" and isinstance(gold, Expression):
         return comparison.no("a set where a value was expected")
     if isinstance(answer.right, Expression) and answer.right.number is None:

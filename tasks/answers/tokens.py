@@ -156,6 +156,9 @@ class _Tokeniser:
         content = self._braced()
         if content is None:
             return command
+        content = content.replace("~", " ")
+        if content.strip() in ("%", r"\%"):
+            return "%"
         return rf"\{content.strip()}" if command == r"\mathbb" else rf"\text{{{content}}}"
 
     def _environment(self, command: str) -> str:

@@ -7,6 +7,8 @@ import functools
 import re
 from collections.abc import Sequence
 
+from tasks.answers.names import is_function
+from tasks.answers.phrases import fits
 from tasks.answers.tokens import is_number, is_text
 
 __all__ = ["asks_for_percent", "fixes", "split_unit"]
@@ -16,11 +18,10 @@ length m meter metre|cm centimeter centimetre|mm millimeter millimetre|km kilome
 length inch inches|ft foot feet|yd yard|mile mi
 mass g gram|kg kilogram|mg milligram|lb lbs pound|oz ounce|ton
 time s sec second|min minute|h hr hrs hour|day|week|month|year
-money dollar usd|cent|euro
+money dollar usd|cent|euro|sterling gbp
 volume l liter litre|ml milliliter millilitre|gallon|quart|pint|cup
 angle degree deg|rad radian
 share percent pct
-speed mph
 """
 _DIMENSIONS: dict[str, str] = {}
 _SPELLINGS: dict[str, tuple[str, ...]] = {}
@@ -31,6 +32,9 @@ for _line in _TABLE.strip().splitlines():
         _DIMENSIONS[_name], _SPELLINGS[_name] = _dimension, (_name, *_others)
 _NAMES = {s: name for name, spellings in _SPELLINGS.items() for word in spellings for s in (word, f"{word}s")}
 
+_CURRENCIES = {"$": "dollar", r"\euro": "euro", r"\pounds": "sterling"}
+_CURRENCY_SIGNS_BEHIND = (r"\euro", r"\pounds")
+_CURRENCY_SIGNS = {"euro": "\u20ac", "sterling": "\u00a3"}
 _POWERS = {"square": 2, "sq": 2, "cubic": 3, "cu": 3, "squared": 2, "cubed": 3}
 _MAX_WORDS = 4
 _LONG = 4  # letters of a bare word that is read as a unit though it is not in the table
@@ -61,7 +65,8 @@ def _word(word: str) -> str:
 
 def _canonical(phrase: str, exponent: int) -> str:
     """Return one name of a unit, such as ``cm^2`` or ``mile/h``."""
-    above, *below = re.split(r" ?/ ?| per ", phrase.lower().replace(".", " ").strip())
+    phrase = re.sub(r"\bmph\b", "miles per hour", phrase.lower().replace(".", " ").strip())
+    above, *below = re.split(r" ?/ ?| per ", phrase)
     parts: list[str] = []
     for part in (above, *below):
         words = part.split()
@@ -87,7 +92,8 @@ def _exponent(tokens: Sequence[str]) -> tuple[Sequence[str], int]:
 def _is_unit(token: str, before: str, loose: bool) -> bool:
     """Return whether a word behind a value is a unit; ``before`` is the token before all words."""
     if is_text(token):
-        return bool(re.fullmatch(r"[^\W\d_ ][^\W\d_ ./-]*(?:[ ./-]+[^\W\d_ ]+)*\.?", token[6:-1].strip()))
+        words = token[6:-1].strip()
+        return words != "i" and bool(re.fullmatch(r"[^\W\d_ ][^\W\d_ ./-]*(?:[ ./-]+[^\W\d_ ]+)*\.?", words))
     if not token.isalpha() or token in ("or", "and", "pi", "sqrt", "i", "infinity", "inf"):
         return False
     ends = is_number(before) or before in ("}", ")")
@@ -105,8 +111,12 @@ def split_unit(tokens: Sequence[str], loose: bool = False) -> tuple[tuple[str, .
     unit = ""
     sign = tokens[:1] if tokens[:1] in (("-",), ["-"]) else tokens[:0]
     rest = tokens[len(sign) :]
-    if rest[:1] in (("$",), ["$"]):
-        unit, tokens = "dollar", (*sign, *rest[1:])
+    if rest and rest[0] in _CURRENCIES:
+        unit, tokens = _CURRENCIES[rest[0]], (*sign, *rest[1:])
+    elif tokens and tokens[-1] in _CURRENCY_SIGNS_BEHIND:
+        return tuple(tokens[:-1]), _CURRENCIES[tokens[-1]]
+    if tokens and tokens[-1] == r"\degree" and any(is_function(token) for token in tokens):
+        return tuple(tokens), unit
     if tokens and tokens[-1] in ("%", r"\degree"):
         found = "percent" if tokens[-1] == "%" else "degree"
         return tuple(tokens[:-1]), found if not unit else f"{unit} {found}"
@@ -131,6 +141,8 @@ def _mentions(question: str, name: str) -> bool:
     """
     if name == "dollar" and re.search(r"\\\$|\$[0-9][^\s$]*(?=\s|$)", question):
         return True
+    if name in _CURRENCY_SIGNS and _CURRENCY_SIGNS[name] in question:
+        return True
     if name == "degree" and re.search(r"\\circ|\bangle|\u00b0", question):
         return True
     for word in _SPELLINGS[name]:
@@ -140,18 +152,30 @@ def _mentions(question: str, name: str) -> bool:
     return False
 
 
+def _by_words(question: str, text: str, unit: str) -> bool:
+    """Return whether a question's words fix a unit that is no single known one, or years for "how old"."""
+    if unit in _SPELLINGS and unit != "year":
+        return False
+    return fits(text, unit, lambda name: name != unit and fixes(question, name), _SPELLINGS)
+
+
 @functools.lru_cache(maxsize=1024)
 def fixes(question: str, unit: str) -> bool:
     """Return whether a question fixes a unit for an answer that is a plain number.
 
     It does where it asks for it (``how many apples``, ``in square meters``), or where it names it and no other unit of
-    the same dimension; squares need a question about an area, cubes one about a volume.
+    the same dimension; squares need a question about an area, cubes one about a volume. For several words see
+    ``phrases``.
     """
     text = _spaced(question)
     base, _, power = unit.partition("^")
     if unit == "percent":
         return asks_for_percent(question)
+    if text and _by_words(question, text, unit):
+        return True
     if not text or not base or base.startswith("dollar "):
+        return False
+    if base not in _SPELLINGS and len(base) <= _SHORT:  # a variable
         return False
     spellings = _SPELLINGS.get(base, (base,))
     words = "|".join(re.escape(word) for word in spellings)

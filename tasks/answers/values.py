@@ -19,6 +19,7 @@ __all__ = [
     "Unparsed",
     "Value",
     "Words",
+    "parts_of",
 ]
 
 
@@ -110,3 +111,18 @@ class Unparsed:
 
 
 Value = Expression | Words | Based | Collection | Ordered | Union | Matrix | Relation | Unparsed
+
+
+def parts_of(value: Value) -> tuple[Value, ...]:
+    """Return the values that a value consists of, () for a single one."""
+    match value:
+        case Collection() | Ordered():
+            return value.items
+        case Union():
+            return value.parts
+        case Matrix():
+            return tuple(cell for row in value.rows for cell in row)
+        case Relation():
+            return (value.left, value.right)
+        case _:
+            return ()

@@ -1,15 +1,18 @@
 """Plug-ins from files and packages, and what changes their hash."""
 
 import importlib.metadata
+import sys
 from pathlib import Path
 
 import pytest
 
 from harness import plugins
+from harness.cli import main
 from harness.compatibility import check_run
 from harness.config.errors import UserError
 from harness.config.loading import resolve_run
 from harness.config.schema import Plugin
+from tasks import contract
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,6 +48,7 @@ def test_an_edited_file_is_read_anew(tmp_path):
     ("source", "message"),
     [
         ("x = 1\n\nimport nothing_like_it\n", r"mine\.py, line 3: ModuleNotFoundError: No module named"),
+        ("raise SystemExit(0)\n", r"mine\.py, line 1: SystemExit: 0"),
         ("def f(:\n", r"mine\.py, line 1: SyntaxError: "),
         ("def f():\n    return 1 / 0\n\nf()\n", r"mine\.py, line 2: ZeroDivisionError: division by zero"),
         ("class Other:\n    pass\n", r"mine\.py has no class Mine; its classes: Other"),
@@ -75,6 +79,125 @@ def test_an_entry_point_is_found_and_must_not_shadow_the_package(monkeypatch, tm
     assert type(plugins.objective(Plugin(name="theirs"))).__module__ == "mine"
     with pytest.raises(UserError, match="'ppo' is in the package and in the entry points"):
         plugins.objective(Plugin(name="ppo"))
+
+
+TASK = """
+from dataclasses import dataclass
+from tasks import Task
+from tasks.arithmetic import Arithmetic
+
+@dataclass(frozen=True)
+class Mine(Arithmetic):
+    def {method}:
+        {body}
+
+def function():
+    pass
+
+class Plain:
+    pass
+
+class Undecorated(Task):
+    examples = prompt = gold = score = demonstrations = fingerprint = None
+"""
+
+
+def task_file(folder, method="unused(self)", body="pass"):
+    path = folder / "my_tasks.py"
+    path.write_text(TASK.format(method=method, body=body))
+    return f"{path}:Mine"
+
+
+@pytest.fixture
+def points(monkeypatch, tmp_path):
+    """Return a function that installs {name: place} as entry points of tasks."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "my_tasks", raising=False)
+
+    def install(**places):
+        made = [importlib.metadata.EntryPoint(name, place, "evengrad.tasks") for name, place in places.items()]
+        monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: made if group == "evengrad.tasks" else [])
+
+    task_file(tmp_path)
+    yield install
+    sys.modules.pop("my_tasks", None)
+
+
+@pytest.mark.parametrize(
+    ("place", "fault"),
+    [
+        ("my_tasks:function", "is no task: its class must derive from tasks.base.Task"),
+        ("my_tasks:Plain", "is no task: its class must derive from tasks.base.Task"),
+        ("my_tasks", "is no task: its class must derive from tasks.base.Task"),
+        ("my_tasks:Undecorated", "is no dataclass: decorate it"),
+        ("my_tasks:Nothing", "AttributeError: module 'my_tasks' has no attribute 'Nothing'"),
+        ("no_such_module:Mine", "ModuleNotFoundError: No module named 'no_such_module'"),
+        ("tasks:Task", "is abstract: it lacks"),
+    ],
+)
+def test_a_broken_entry_point_is_listed_with_its_fault_and_stops_no_other(points, capsys, place, fault):
+    points(broken=place, theirs="my_tasks:Mine")
+    assert main(["list", "tasks"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (told,) = [line for line in lines if line.startswith("broken: BROKEN entry point: ")]
+    assert fault in told
+    assert {"arithmetic", "theirs", "math"} <= {line.partition(":")[0] for line in lines}
+    assert main(["check", "broken"]) == 2
+    captured = capsys.readouterr()
+    assert fault in captured.err
+    assert captured.err.count("\n") == 1
+    assert plugins.find_any("arithmetic").__name__ == "Arithmetic"
+    assert plugins.find_any("theirs").__name__ == "Mine"
+
+
+def test_an_entry_point_with_a_name_of_the_package_is_told_in_the_list(points, capsys):
+    points(arithmetic="my_tasks:Mine")
+    assert main(["list", "tasks"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "arithmetic: BROKEN entry point: task 'arithmetic' is in the package and in the entry points" in "\n".join(
+        lines
+    )
+    assert sum(line.startswith("arithmetic: Chains of sums") for line in lines) == 1
+    assert main(["check", "arithmetic"]) == 2
+    assert "rename yours" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        ("SystemExit(0)", "SystemExit: 0"),
+        ("OSError('gone')", "OSError: gone"),
+        ("ImportError('lacks x')", "ImportError: lacks x"),
+        ("type('MyError', (Exception,), {})('mine')", "MyError: mine"),
+    ],
+)
+@pytest.mark.parametrize("method", ["score(self, example, response)", "examples(self, split)"])
+def test_whatever_a_task_raises_breaks_its_contract(tmp_path, capsys, method, error, told):
+    assert main(["check", task_file(tmp_path, method, f"raise {error}")]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(contract.CHECKS)
+    assert any(line.startswith("BROKEN ") and line.endswith(told) for line in lines)
+
+
+@pytest.mark.parametrize("error", ["SystemExit(0)", "OSError('gone')", "KeyError('x')"])
+def test_a_task_that_cannot_be_built_is_told_in_a_line(tmp_path, capsys, error):
+    assert main(["check", task_file(tmp_path, "__post_init__(self)", f"raise {error}")]) == 2
+    line = capsys.readouterr().err
+    assert "task 'Mine' cannot be built: " + error.partition("(")[0] in line
+    assert line.count("\n") == 1
+
+
+@pytest.mark.parametrize("error", ["SystemExit(0)", "OSError('gone')"])
+def test_whatever_an_objective_raises_breaks_its_contract(tmp_path, capsys, error):
+    plugin = copy_of_grpo(tmp_path, ("return sequence_mean(step)", f"raise {error}"))
+    assert main(["check", plugin.name]) == 1
+    assert f"BROKEN  The contract can be run.: {error.partition('(')[0]}: " in capsys.readouterr().out
+
+
+def test_a_module_that_exits_is_told_in_a_line(tmp_path, capsys):
+    (tmp_path / "exits.py").write_text("import sys\nsys.exit(0)\n")
+    assert main(["check", f"{tmp_path / 'exits.py'}:Mine"]) == 2
+    assert "exits.py, line 2: SystemExit: 0" in capsys.readouterr().err
 
 
 def test_the_hash_covers_the_file_and_what_it_imports_but_not_its_place(tmp_path):

@@ -154,6 +154,40 @@ def test_bad_input_is_one_line(capsys, words, message):
     assert message in refused(capsys, *words)
 
 
+GOOD = {"id": "a", "response": "b", "verdict": "pass"}
+
+
+@pytest.mark.parametrize(
+    ("field", "given", "message"),
+    [
+        ("value", '"1"', "value should be a number or null, got '1'"),
+        ("value", "1" + "0" * 399, "value should be a number or null, got 1000"),
+        ("value", "true", "value should be a number or null, got True"),
+        ("fraction", '"x"', "fraction should be a number or null, got 'x'"),
+        ("fraction", "[1]", "fraction should be a number or null, got [1]"),
+        ("sample_index", '"0"', "sample_index should be a number or null, got '0'"),
+        ("split", '["x"]', "split should be text or null, got ['x']"),
+        ("difficulty", "2", "difficulty should be text or null, got 2"),
+        ("prompt", "{}", "prompt should be text or null, got {}"),
+        ("reason", "7", "reason should be text or null, got 7"),
+    ],
+)
+@pytest.mark.parametrize("words", [[], ["--point", "last"], ["--point", "0.5"]])
+def test_a_field_of_the_wrong_type_is_named_with_its_line(capsys, field, given, message, words):
+    start = json.dumps(GOOD)[:-1]
+    Path("hand.jsonl").write_text(f'{start}, "fraction": 0.5}}\n{start}, "{field}": {given}}}\n')
+    assert f"hand.jsonl line 2: {message}" in refused(capsys, "hand.jsonl", *words)
+
+
+def test_missing_values_of_a_hand_made_file_are_left_out(capsys):
+    nothing = dict.fromkeys(("value", "fraction", "sample_index", "split", "difficulty", "prompt", "reason"))
+    rows = [{**GOOD, "response": "c", **nothing}, {**GOOD, "fraction": 0.5, "value": 1}]
+    Path("hand.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert responses(shown(capsys, "hand.jsonl", "--point", "0.5")) == ["b"]
+    assert responses(shown(capsys, "hand.jsonl")) == ["c", "b"]
+    assert "[1/2] pass | a\n" in shown(capsys, "hand.jsonl")
+
+
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\r\b\u202e\x9b\u200b\ud800\u2028\x00 [red]x[/red] :smile: \N{GREEK SMALL LETTER PI}"
 
 

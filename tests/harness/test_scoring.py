@@ -128,3 +128,31 @@ def test_a_row_holds_plain_values_and_none_for_an_unknown_reward():
         "split": "test", "id": "e1", "prompt_index": 3, "sample_index": 1, "difficulty": "hard", "prompt": "1+1=",
         "response": "#2", "verdict": "infra", "reason": "sandbox is gone", "value": None,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "score",
+    [
+        Score(0.0, "infra"),
+        Score(float("nan"), "wrong"),
+        Score(7.0, "pass"),
+        Score(-0.1, "wrong"),
+        Score(0.0, "bad"),  # pyright: ignore[reportArgumentType]
+        0.5,
+    ],
+)
+def test_a_score_that_does_not_mean_what_it_says_is_refused(score):
+    example = Arithmetic().examples("test")[0]
+
+    class Odd(Arithmetic):
+        def score_many(self, pairs):
+            return [score for _ in pairs]
+
+    with pytest.raises(UserError, match=f"Odd scored example '{example.id}' with .*expected"):
+        score_pairs(Odd(), [(example, "x")])
+
+
+def test_rewards_by_difficulty_count_a_prompt_once():
+    known, lost = Score(1.0, "pass"), Score(float("nan"), "infra")
+    groups = [Group("a", [known, known, known, lost]), Group("a", [Score(0.0, "wrong"), lost, lost, lost])]
+    assert summarise(groups)["by_difficulty"] == {"a": 0.5}

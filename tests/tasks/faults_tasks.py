@@ -95,7 +95,6 @@ TASKS = [
     ("synthesis.py", "settled(stream.choice(levels), _VISIBLE, _NUM_VISIBLE)", "settled(levels[0], _VISIBLE, _NUM_VISIBLE)", "one level alone is drawn"),
     ("program_families.py", "return programs, fits & ~constant", "return programs, fits", "a constant fits the pairs"),
     ("program_families.py", "axis=1) == 1\n", "axis=1) >= 1\n", "several programs fit the pairs"),
-    ("program_families.py", "Program(\"\", \"x\", \"\", lambda x: x), ", "", "the identity fits the pairs"),
     ("countdown.py", "if Counter(used) != given if self.use_all", "if set(used) != set(given) if self.use_all", "numbers may be used again"),
     ("countdown.py", "else Counter(used) - given:", "else set(used) - set(given):", "at most once is not enforced"),
     ("countdown.py", "if Counter(used) != given if self.use_all else", "if Counter(used) != given if not self.use_all else", "the rule of use inverted"),
@@ -116,5 +115,4 @@ TASKS = [
     ("countdown.py", "return f\"{value} of {' '.join(map(str, used))}\"", "return f\"{value}\"", "votes by the value alone"),
     ("countdown.py", "evaluate(text.rstrip(_BLANKS))", "evaluate(text.strip())", "any white space ends an expression"),
     ("countdown.py", "_Problem(sorted(drawn), parts", "_Problem(drawn, parts", "the order of the numbers makes a problem"),
-    ("countdown.py", "        if left.value < right.value:\n            left, right = right, left\n", "", "differences may be negative"),
 ]

@@ -21,21 +21,21 @@ _FILES = {
     "splits.py": "arithmetic registry sources/data_task",
     "settings.py": "registry",
     "registry.py": "registry",
-    "contract.py": "contract",
     "arithmetic.py": "arithmetic",
     "synthesis.py": "synthesis",
     "program_families.py": "synthesis",
     "countdown.py": "countdown",
-    "code_task.py": "programs mbpp registry contract",
-    "mbpp.py": "mbpp",
-    "humaneval.py": "humaneval",
-    "programs.py": "programs",
+    "code_task.py": "code_task programs mbpp",
+    "mbpp.py": "code_task mbpp",
+    "humaneval.py": "code_task humaneval",
+    "programs.py": "code_task programs",
     "gsm8k.py": "gsm8k",
     "math.py": "math",
+    "answers/symbolic.py": "math answers/answers_grading",
 }
 _FOLDERS = {
     "reasoning_gym": "reasoning_gym",
-    "answers": " ".join(f"answers/answers_{part}" for part in "verdicts extract grading properties".split()) + " math",
+    "answers": "answers/answers_verdicts answers/answers_extract answers/answers_grading answers/answers_properties",
     "sources": "sources/schema sources/rows sources/data_task sources/hub gsm8k",
     "sandbox": "sandbox/wire sandbox/checks sandbox/run_program sandbox/stdio sandbox/judge sandbox/isolation",
 }
@@ -47,6 +47,8 @@ def _paths(names: str) -> list[str]:
 
 
 def _nearest(file: str) -> list[str]:
+    if file == "contract.py":
+        return [*_paths("contract"), "-k=battery"]
     folder = next((names for start, names in _FOLDERS.items() if file.startswith(start)), "contract")
     return _paths(_FILES.get(file, folder))
 

@@ -51,6 +51,7 @@ NEGATIVE = Example("test-1", "test", "2 operands", {"prompt": "3-8=", "terms": [
         ("#45-21", "format"),
         ("#\u0662\u0664", "format"),  # Arabic-Indic digits: int() would take them
         ("#\uff12\uff14", "format"),
+        ("#2\u0664", "format"),
         ("#24\u00a0", "format"),
         ("#24\x00", "format"),
         ("\ud800#24", "pass"),

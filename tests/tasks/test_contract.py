@@ -4,9 +4,11 @@ import dataclasses
 import itertools
 import json
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Iterable
+from typing import Literal
 
 import pytest
 
@@ -171,6 +173,13 @@ class PassesAsWrong(Arithmetic):
 
 
 @dataclasses.dataclass(frozen=True)
+class PassesTrue(Arithmetic):
+    def score(self, example: Example, response: str) -> Score:
+        score = super().score(example, response)
+        return Score(True, "pass") if score.verdict == "pass" else score
+
+
+@dataclasses.dataclass(frozen=True)
 class OneFitsAll(Arithmetic):
     def gold(self, example: Example) -> str:
         return "#7777"
@@ -249,9 +258,132 @@ class ChangesItsFingerprint(Arithmetic):
 COUNTER = itertools.count()
 
 
+def naming(starts):
+    """Return a task whose steps are ``starts(response)``."""
+
+    def step_starts(self, response):
+        return starts(response)
+
+    return dataclasses.dataclass(frozen=True)(type("Naming", (Arithmetic,), {"step_starts": step_starts}))
+
+
+def holding(**facts):
+    """Return a task whose examples have other facts; a callable makes one of the example."""
+
+    def examples(self, split):
+        made = Arithmetic.examples(self, split)
+        return [dataclasses.replace(e, **{k: f(e) if callable(f) else f for k, f in facts.items()}) for e in made]
+
+    return dataclasses.dataclass(frozen=True)(type("Holding", (Arithmetic,), {"examples": examples}))
+
+
+@dataclasses.dataclass(frozen=True)
+class Shuffles(Arithmetic):
+    def examples(self, split):
+        return random.sample(super().examples(split), 100)
+
+
+@dataclasses.dataclass(frozen=True)
+class Generates(Arithmetic):
+    def examples(self, split):
+        return (example for example in super().examples(split))
+
+
+@dataclasses.dataclass(frozen=True)
+class NumberForFingerprint(Arithmetic):
+    def fingerprint(self):
+        return int(super().fingerprint(), 16)
+
+
+@dataclasses.dataclass
+class Melts(tasks.Task):
+    """Arithmetic in a dataclass that is not frozen."""
+
+    train_size: int = 300
+    validation_size: int = 100
+    test_size: int = 100
+
+    def examples(self, split):
+        return frozen(self).examples(split)
+
+    def prompt(self, example):
+        return frozen(self).prompt(example)
+
+    def gold(self, example):
+        return frozen(self).gold(example)
+
+    def score(self, example, response):
+        return frozen(self).score(example, response)
+
+    def demonstrations(self, example):
+        return frozen(self).demonstrations(example)
+
+    def fingerprint(self):
+        return frozen(self).fingerprint()
+
+
+def frozen(task):
+    return Arithmetic(train_size=task.train_size, validation_size=task.validation_size, test_size=task.test_size)
+
+
+@dataclasses.dataclass(frozen=True)
+class ForgetsForm(Arithmetic):
+    form: Literal["a", "b"] = "a"
+
+    def __post_init__(self):
+        if self.form not in ("a", "b"):
+            raise ValueError("form is a or b")
+
+    def fingerprint(self):
+        return str((self.operands, self.max_operand, self.train_size, self.validation_size, self.test_size, self.seed))
+
+
+def forgetting(kind, default):
+    """Return a task with one more setting, which its fingerprint does not know."""
+    body = {
+        "__annotations__": {"more": kind},
+        "more": default,
+        "fingerprint": lambda self: frozen(self).fingerprint() + str(self.seed + self.max_operand),
+    }
+    return dataclasses.dataclass(frozen=True)(type("Forgetting", (Arithmetic,), body))
+
+
 @pytest.mark.parametrize(
     ("cls", "promise"),
     [
+        (naming(lambda response: [len(response) + 1]), contract.check_step_starts),
+        (naming(lambda response: [0, len(response) + 1]), contract.check_step_starts),
+        (naming(lambda response: [0, 0]), contract.check_step_starts),
+        (naming(lambda response: [0.0]), contract.check_step_starts),
+        (naming(lambda response: [False]), contract.check_step_starts),
+        (naming(lambda response: 0), contract.check_step_starts),
+        (naming(lambda response: "0"), contract.check_step_starts),
+        (naming(lambda response: []), contract.check_step_starts),
+        (naming(lambda response: [len(response)]), contract.check_step_starts),
+        (naming(lambda response: [-1, 0]), contract.check_step_starts),
+        (naming(lambda response: [0, *range(1, next(COUNTER) % 2 + 1)][: len(response)]), contract.check_step_starts),
+        (holding(id=lambda e: int(e.id.rpartition("-")[2], 16)), contract.check_examples),
+        (holding(difficulty=None), contract.check_examples),
+        (holding(difficulty=2), contract.check_examples),
+        (holding(data=lambda e: {**e.data, "terms": tuple(e.data["terms"])}), contract.check_examples),
+        (holding(data=lambda e: {**e.data, 1: 2}), contract.check_examples),
+        (holding(data=lambda e: {**e.data, "x": float("nan")}), contract.check_examples),
+        (holding(data=lambda e: {**e.data, "x": float("inf")}), contract.check_examples),
+        (holding(data=lambda e: {**e.data, "x": {1}}), contract.check_examples),
+        (Shuffles, contract.check_examples),
+        (Generates, contract.check_examples),
+        (Melts, contract.check_fingerprint),
+        (NumberForFingerprint, contract.check_fingerprint),
+        (forgetting(float, 0.0), contract.check_fingerprint),
+        (forgetting(float, 1.5), contract.check_fingerprint),
+        (forgetting(str, "a"), contract.check_fingerprint),
+        (forgetting(Literal["a", "b"], "a"), contract.check_fingerprint),
+        (ForgetsForm, contract.check_fingerprint),
+        (forgetting(bool, True), contract.check_fingerprint),
+        (forgetting(int, 1), contract.check_fingerprint),
+        (judging(Score(False, "wrong")), contract.check_scores),
+        (judging(Score(0, "wrong")), contract.check_scores),
+        (PassesTrue, contract.check_scores),
         (VotesByText, contract.check_answers),
         (VotesForNothing, contract.check_answers),
         (VotesByStyle, contract.check_answers),
@@ -296,3 +428,34 @@ def test_battery_catches_a_broken_task(cls, promise):
 def test_battery_catches_an_empty_split():
     with pytest.raises(AssertionError, match="a split is empty"):
         contract.check_splits(EmptySplit(train_size=300, validation_size=100, test_size=100))
+
+
+def test_a_generator_of_examples_is_named():
+    task = Generates(train_size=300, validation_size=100, test_size=100)
+    with pytest.raises(AssertionError, match="examples must return a list or a tuple: 'train', 'generator'"):
+        contract.check_gold(task)
+
+
+@pytest.mark.parametrize("starts", [None, [], [0], [0, 3], (1, 2), range(4)])
+def test_good_steps_have_no_fault(starts):
+    assert contract.step_fault(starts, "abc") is None
+
+
+@pytest.mark.parametrize("setting", ["place", "form", "share"])
+def test_settings_that_name_a_place_or_have_no_other_value_may_stay_out(setting):
+    @dataclasses.dataclass(frozen=True)
+    class Stays(Arithmetic):
+        place: str = "here"
+        form: str = "only"
+        share: float = 0.5
+        places = frozenset({"place"})
+
+        def __post_init__(self):
+            if self.form != "only" or self.share != 0.5:
+                raise ValueError("no such value")
+
+        def fingerprint(self):
+            return frozen(self).fingerprint() + str((self.operands, self.seed, self.max_operand))
+
+    assert getattr(Stays(), setting)
+    contract.check_fingerprint(Stays(train_size=300, validation_size=100, test_size=100))

@@ -66,7 +66,12 @@ def test_demonstrations_have_no_calculator_annotations(tmp_path):
         ("#### $1200", "pass"),
         ("#### 5\n#### 1200", "pass"),  # the last marker counts
         ("#### 1200\n#### 5", "wrong"),
+        ("**#### 1200**", "pass"),
+        ("#### **1200**", "pass"),
+        ("#### `1200`", "pass"),
         ("#### 1201", "wrong"),
+        ("#### 2400/2", "wrong"),
+        ("#### 1200...", None),
         ("#### 120", "wrong"),
         ("#### -1200", "wrong"),
         ("#### 1,2000", None),
@@ -109,7 +114,7 @@ def test_the_boxed_form(tmp_path, response, verdict):
 
 def test_equal_answers_vote_as_one(tmp_path):
     task, _ = one(tmp_path)
-    votes = {task.answer(response) for response in ("#### 1,200", "a\n#### 1200", "#### 1200.0")}
+    votes = {task.answer(response) for response in ("#### 1,200", "a\n#### 1200", "#### 1200.0", "#### $1200")}
     assert len(votes) == 1
     assert None not in votes
     assert task.answer("#### 1201") not in votes
@@ -131,7 +136,9 @@ def test_difficulty_counts_the_lines_before_the_answer(tmp_path):
     assert found == ["0 steps", "1 step", "2 steps", "8 or more steps", "8 or more steps"]
 
 
-@pytest.mark.parametrize("answer", ["1,200", "####", "The answer is 1200.\n#### "])
+@pytest.mark.parametrize(
+    "answer", ["1,200", "####", "The answer is 1200.\n#### ", "#### x", "#### five", "#### 5 6", "#### 2+3"]
+)
 def test_an_item_without_a_marked_answer_stops_the_load(tmp_path, answer):
     task = load(tmp_path, {"question": QUESTION, "answer": answer})
     with pytest.raises(ValueError, match=r"test\.jsonl line 1: the answer has no last line #### and a number"):

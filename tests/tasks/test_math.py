@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tasks.math import Math
+from tasks.sandbox.program import SandboxError
 
 PUBLISHED = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "math500.jsonl"
 needs_published = pytest.mark.skipif(not PUBLISHED.exists(), reason="the published data are not at hand")
@@ -134,6 +135,7 @@ def test_the_id_is_the_data_sets_own(tmp_path):
     ("values", "message"),
     [
         ({"answer": "  "}, r"test\.jsonl line 1: the answer '' cannot be read, so nothing"),
+        *[({"answer": a}, "cannot be read, so nothing") for a in ("?", "5 6", r"\frac10", "a=b=c", r"x \to 5")],
         ({"answer": 1.5}, r"test\.jsonl line 1: field 'answer' is 1\.5 \(float\), expected int or str"),
         ({"problem": " "}, r"test\.jsonl line 1: the prompt is empty"),
         ({"solution": ["x"]}, r"field 'solution' is .*, expected str"),
@@ -166,3 +168,36 @@ def test_every_published_gold_answer_passes_and_wrong_ones_do_not():
     passed = [pair for pair, score in zip(wrong, task.score_many(wrong), strict=True) if score.value != 0]
     assert len(wrong) > 900
     assert passed == []
+
+
+def test_math_verify_settles_what_own_means_cannot_tell(tmp_path):
+    task = load(tmp_path, row(problem="a", answer=r"\cot x"), row(problem="b", answer="7"))
+    cotangent, seven = task.examples("test")
+    pairs = [
+        (cotangent, r"\boxed{\frac{\cos x}{\sin x}}"),
+        (seven, r"\boxed{8}"),
+        (cotangent, r"\boxed{\tan x}"),
+        (seven, r"\boxed{7}"),
+    ]
+    expected = ["pass", "wrong", "wrong", "pass"]
+    assert [score.verdict for score in task.score_many(pairs)] == expected
+    assert [task.score(*pair).verdict for pair in pairs] == expected
+
+
+def test_the_version_of_math_verify_is_in_the_fingerprint(tmp_path, monkeypatch):
+    task, _ = one(tmp_path)
+    before = task.fingerprint()
+    monkeypatch.setattr("tasks.math.version", lambda name: f"{name} 9.9.9")
+    assert task.fingerprint() != before
+
+
+def test_math_verify_that_cannot_run_is_infra(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise SandboxError("no processes")
+
+    task = load(tmp_path, row(answer=r"\cot x"))
+    (example,) = task.examples("test")
+    monkeypatch.setattr("tasks.answers.symbolic.process", refuse)
+    for score in (*task.score_many([(example, r"\boxed{\tan x}")]), task.score(example, r"\boxed{\tan x}")):
+        assert score.verdict == "infra"
+        assert math.isnan(score.value)

@@ -294,11 +294,18 @@ BELOW = {"original_numbers": ["1", "2.5", "-3"], "filter_value": "2.5"}
             item("6/10", numerator=12, denominator=20),
         ),
         (checks.fraction, item("1/2", numerator=2, denominator=4), item("3/5", numerator=3, denominator=5)),
+        (checks.fraction, item("2/3", numerator=4, denominator=6), item("2/1", numerator=4, denominator=2)),
         (
             # two coins with faces 1 and 2: 3 of 4 rolls reach 3
             checks.dice,
             item("3/4", puzzle={"dice_str": "1d2, 1d2", "target": 3}),
             item("1/2", puzzle={"dice_str": "1d2, 1d2", "target": 3}),
+        ),
+        (
+            # a total of 2 or more is certain
+            checks.dice,
+            item("1/4", puzzle={"dice_str": "1d2, 1d2", "target": 4}),
+            item("1/1", puzzle={"dice_str": "1d2, 1d2", "target": 2}),
         ),
         (
             checks.base_conversion,
@@ -319,6 +326,11 @@ BELOW = {"original_numbers": ["1", "2.5", "-3"], "filter_value": "2.5"}
             checks.filtering,
             item("", **BELOW, operation="remove_smaller", result=["2.5"]),
             item("", **BELOW, operation="keep_larger", result=[]),  # nothing left to say
+        ),
+        (
+            checks.filtering,
+            item("", **{**BELOW, "filter_value": "2"}, operation="keep_smaller", result=["1", "-3"]),
+            item("", **{**BELOW, "filter_value": "9"}, operation="keep_smaller", result=["1", "2.5", "-3"]),  # all
         ),
         (
             checks.spiral,
@@ -353,6 +365,12 @@ BELOW = {"original_numbers": ["1", "2.5", "-3"], "filter_value": "2.5"}
             checks.calendar,
             item("26", task="recurring_event_day", year=2022, month=12, ordinal="last", weekday="Monday"),
             item("26", task="recurring_event_day", year=2022, month=12, ordinal="first", weekday="Monday"),
+        ),
+        (
+            # 2, 9, 16, 23 and 30 December 2022
+            checks.calendar,
+            item("30", task="recurring_event_day", year=2022, month=12, ordinal="last", weekday="Friday"),
+            item("23", task="recurring_event_day", year=2022, month=12, ordinal="last", weekday="Friday"),
         ),
     ],
 )
@@ -505,3 +523,16 @@ def test_fields_are_the_generators_ranges():
     common = {"train_size", "validation_size", "test_size", "seed"}
     for cls in TASKS.values():
         assert {field.name for field in dataclasses.fields(cls)} - common == set(cls.generator.ranges)
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "second", "third"),
+    [
+        ("rg_products", {"expression": "3 * 41"}, {"expression": "41 * 3"}, {"expression": "4 * 31"}),
+        ("rg_gcd", {"numbers": [12, 18]}, {"numbers": [18, 12]}, {"numbers": [12, 81]}),
+        ("rg_lcm", {"numbers": [12, 18]}, {"numbers": [18, 12]}, {"numbers": [12, 81]}),
+    ],
+)
+def test_the_order_of_the_numbers_makes_no_second_problem(name, first, second, third):
+    key = TASKS[name].generator.key
+    assert key(item("", "a", **first)) == key(item("", "b", **second)) != key(item("", "c", **third))

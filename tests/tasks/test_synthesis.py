@@ -174,6 +174,7 @@ def test_the_reason_names_the_first_input_that_is_wrong():
     assert TASK.score(LINE, "2*x+4").reason == "visible f(1) is 5, got 6"
     hidden = TASK.score(LINE, "2*x+3 if x<7 else 0")
     assert hidden.reason == "hidden f(7) is 17, got 0"
+    assert TASK.score(LINE, "2*x+3 if x else 0").reason == "hidden f(0) is 3, got 0"  # the first hidden one
 
 
 def test_demonstrations_of_the_example():

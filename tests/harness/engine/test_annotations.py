@@ -155,6 +155,41 @@ def test_arithmetic_names_the_steps_of_its_careful_responses():
     assert tasks.make("synthesis").step_starts("x+1") is None
 
 
+def raises(error):
+    def step_starts(_):
+        raise error
+
+    return step_starts
+
+
+@pytest.mark.parametrize(
+    ("starts", "message"),
+    [
+        (lambda _: [0, 0.5], r"returned \[0, 0\.5\], expected None or a list of ints"),
+        (lambda _: 3, "returned 3, expected None or a list of ints"),
+        (lambda _: [0, 2, 1], r"returned \[0, 2, 1\], expected rising offsets in \[0, "),
+        (lambda _: [0, 10_000], r"returned \[0, 10000\], expected rising offsets in \[0, "),
+        (lambda _: [-1, 0], "expected rising offsets"),
+        (raises(ValueError("no\nsteps")), "raises ValueError: no"),
+        (raises(OSError("gone")), "raises OSError: gone"),
+        (raises(SystemExit(0)), "raises SystemExit: 0"),
+    ],
+)
+def test_broken_steps_of_a_task_are_told_in_a_line(tiny, monkeypatch, starts, message):
+    run = free_run(make_config(objective={"name": "gspo_subsequence", "segment_rule": "oracle"}, task=ARITHMETIC))
+    monkeypatch.setattr(type(run.task), "step_starts", lambda self, response: starts(response))
+    with pytest.raises(UserError, match=message) as caught:
+        roll(run)
+    assert "step_starts of task Arithmetic on the response " in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_task_may_name_no_steps_of_a_response(tiny, monkeypatch):
+    run = free_run(make_config(objective={"name": "gspo_subsequence", "segment_rule": "oracle"}, task=ARITHMETIC))
+    monkeypatch.setattr(type(run.task), "step_starts", lambda self, response: None)
+    assert int(roll(run)[2].task_steps.max()) == 0
+
+
 def test_steps_of_a_task_that_names_none_are_refused(tiny):
     with pytest.raises(UserError, match="names none"):
         build_run(

@@ -15,7 +15,7 @@ def test_it_is_plain_json_and_the_same_every_time(tiny):
     found = identity(make_config())
     assert json.loads(json.dumps(found)) == found
     assert identity(make_config()) == found
-    assert found["versions"].keys() == {"torch", "transformers", "numpy", "pydantic-monty"}
+    assert found["versions"].keys() == {"torch", "transformers", "numpy", "scipy", "pydantic-monty"}
 
 
 @pytest.mark.parametrize(
@@ -53,13 +53,15 @@ def test_the_weights_of_an_embedded_policy_are_in_it(tiny, tmp_path, monkeypatch
     assert identity(make_config())["sources"]["policy"] != before
 
 
-@pytest.mark.parametrize("file", ["update.py", "embedded/__init__.py"])
+@pytest.mark.parametrize(
+    "file", ["engine/update.py", "engine/embedded/__init__.py", "scoring.py", "reports/pass_at_k.py"]
+)
 def test_the_engines_sources_are_in_it_with_the_presets(tiny, tmp_path, monkeypatch, file):
     folder = tmp_path / "harness"
-    shutil.copytree(Path(harness.__file__).parent / "engine", folder / "engine")
+    shutil.copytree(Path(harness.__file__).parent, folder)
     monkeypatch.setattr(module.harness, "__file__", str(folder / "__init__.py"))
     before = module._engine_hash()
-    (folder / "engine" / file).write_text((folder / "engine" / file).read_text() + "\n")
+    (folder / file).write_text((folder / file).read_text() + "\n")
     assert module._engine_hash() != before
 
 

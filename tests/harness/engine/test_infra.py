@@ -175,7 +175,8 @@ def test_a_group_of_which_nothing_is_known_is_in_no_mean_of_the_log(tiny):
     run = free_run(make_config())
     experience = roll(run)[0]
     rewards = torch.tensor([NAN] * 4 + [0.0, 1, NAN, NAN] + [1.0] * 8)
-    found = _rollout_metrics(dataclasses.replace(experience, rewards=rewards, correct=rewards))
+    counts = Counter({("infra", "down"): 6, ("pass", ""): 9, ("wrong", ""): 1})
+    found = _rollout_metrics(dataclasses.replace(experience, rewards=rewards, correct=rewards, tally=counts))
     assert found["reward_mean"] == pytest.approx(9 / 10)
     assert found["infra_frac"] == pytest.approx(6 / 16)
     assert found["informative_frac"] == pytest.approx(1 / 3)
@@ -269,3 +270,31 @@ def test_an_unscored_response_is_not_remembered(tiny):
     held = [memory for memories in run.replay.memories.values() for memory in memories]
     assert len(held) == int((~experience.rewards.isnan()).sum()) < 16
     assert all(not math.isnan(memory.reward) for memory in held)
+
+
+def test_infra_of_greedy_responses_stops_a_run_too(tiny, tmp_path, monkeypatch):
+    from harness.engine import rollout
+
+    real = rollout._greedy
+
+    def down(*arguments):
+        judged = real(*arguments)
+        return dataclasses.replace(judged, tally=Counter({("infra", "judge is down"): judged.tally.total()}))
+
+    monkeypatch.setattr(rollout, "_greedy", down)
+    with pytest.raises(RunFailed, match=r"of the rollout could not be scored.*judge is down"):
+        cell(make_config(objective={"name": "remax"}, update={"minibatches": 1}), tmp_path)
+
+
+SMALL = {"name": "arithmetic", "train_size": 50, "validation_size": 20, "test_size": 20}
+
+
+def test_an_outage_at_the_start_is_not_kept_for_other_cells(tiny, tmp_path, monkeypatch):
+    from tasks.arithmetic import Arithmetic
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Arithmetic, "score", lambda *_: Score(NAN, "infra", "judge is down"))
+        with pytest.raises(RunFailed, match="judge is down"):
+            cell(make_config(seed=4711, task=SMALL), tmp_path / "one")
+    cell(make_config(seed=4711, task=SMALL), tmp_path / "two")
+    assert json.loads((tmp_path / "two" / "status.json").read_text())["status"] == "completed"

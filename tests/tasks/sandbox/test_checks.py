@@ -51,6 +51,7 @@ def test_the_expected_value_is_in_nothing_that_goes_to_the_program():
         ("assert round(f(1), 2) == 1.5", "round(_value0, 2) == 1.5"),
         ("assert f(1) == sys.getsizeof((1,))", "_value0 == sys.getsizeof((1,))"),
         ("assert f(1) is None", "_value0 is None"),
+        ("assert f(1) != 3", "_value0 != 3"),
     ],
 )
 def test_anything_else_is_evaluated_by_the_judge(test, expression):

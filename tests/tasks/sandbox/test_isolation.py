@@ -3,7 +3,9 @@
 import contextlib
 import os
 import pathlib
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -11,7 +13,7 @@ import time
 
 import pytest
 
-from tasks.sandbox import Limits, servers
+from tasks.sandbox import Limits, server, servers
 from tasks.sandbox.modules import PROGRAM_MODULES
 from tasks.sandbox.outcome import Failure
 from tasks.sandbox.probes import PROBES
@@ -164,8 +166,6 @@ def test_a_server_that_dies_under_a_program_is_no_fault_of_the_program(pool):
 
 
 def test_many_servers_are_not_kept(pool):
-    from tasks.sandbox import server
-
     with contextlib.ExitStack() as stack:
         for _ in range(server._MAX_IDLE + 2):
             stack.enter_context(pool.program(LIMITS))
@@ -214,3 +214,133 @@ def test_computing_time_counts_and_waiting_for_the_judge_does_not(pool):
 def test_output_beyond_the_limit_fails(pool):
     (failed,) = run(pool, "print('a' * 10**6, flush=True)", limits=Limits(print_bytes=1000))
     assert isinstance(failed, Failure)
+
+
+@pytest.fixture
+def unfiltered():
+    """A pool whose programs may make any system call, so that the other locks are seen."""
+    pool = ServerPool(PROGRAM_MODULES, restrict=False)
+    yield pool
+    pool.close()
+
+
+@pytest.fixture
+def listening():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener.getsockname()[1]
+
+
+def test_the_other_locks_hold_where_system_calls_are_not_restricted(unfiltered, listening):
+    code = (
+        "import os, socket\n"
+        "def refused(call, *given):\n"
+        "    try: call(*given)\n"
+        "    except OSError: return True\n"
+        "    return False\n"
+    )
+    texts = [
+        "os.listdir('/') == []",
+        "refused(open, '/etc/passwd')",
+        "refused(open, '/x', 'w')",
+        f"refused(socket.create_connection, ('127.0.0.1', {listening}), 2)",
+        "os.getppid() == 1",
+        "refused(os.fork)",
+        "refused(lambda: [os.dup(0) for _ in range(20)])",
+        "refused(os.setuid, 0) or os.getuid() != 0",
+    ]
+    if os.geteuid() == 0:
+        texts += ["0 not in os.getresuid()", "0 not in os.getresgid()", "os.getgroups() == []"]
+    found = dict(zip(texts, run(unfiltered, code, *texts)[1:], strict=True))
+    assert found == dict.fromkeys(texts, True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root sees another user's namespaces")
+def test_a_server_shares_no_namespace_with_this_process(pool):
+    run(pool, "x = 1")
+    found = {
+        kind: {os.readlink(f"/proc/{pid}/ns/{kind}") for pid in of_pool(pool)}
+        for kind in ("mnt", "uts", "ipc", "net", "pid")
+    }
+    for kind in ("mnt", "uts", "ipc", "net"):
+        assert os.readlink(f"/proc/self/ns/{kind}") not in found[kind]
+    assert len(found["pid"]) == 2  # the outer process waits for the inner one
+
+
+def test_what_a_program_starts_where_it_can_ends_with_it(tmp_path, monkeypatch):
+    """Without the limit that keeps a program from starting anything."""
+    child = shutil.copytree(server._CHILD, tmp_path / "child")
+    text = (child / "isolation.py").read_text()
+    assert "(resource.RLIMIT_NPROC, 0)" in text
+    (child / "isolation.py").write_text(text.replace("(resource.RLIMIT_NPROC, 0)", "(resource.RLIMIT_NPROC, 10_000)"))
+    monkeypatch.setattr(server, "_CHILD", child)
+    pool = ServerPool(PROGRAM_MODULES, restrict=False)
+    try:
+        code = "import os\nif os.fork() == 0:\n    os.setsid()\n    while True: pass"
+        assert run(pool, code, "1 + 1") == [None, 2]
+        assert len(of_pool(pool)) == 2
+        assert run(pool, "x = 3", "x + 1") == [None, 4]
+    finally:
+        pool.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "limits", "reason"),
+    [
+        ("while True: pass", Limits(seconds=0.1, wall_seconds=30), "stopped after 0.2 s of computing"),
+        (
+            "import threading\nlock = threading.Lock()\nlock.acquire()\nlock.acquire()",
+            Limits(seconds=30, wall_seconds=0.5),
+            "stopped after 0.5 s",
+        ),
+    ],
+)
+def test_computing_and_waiting_have_a_limit_each(pool, code, limits, reason):
+    start = time.monotonic()
+    (failed,) = run(pool, code, limits=limits)
+    assert failed == Failure("timeout", reason)
+    assert time.monotonic() - start < 8
+
+
+def test_memory_and_recursion_have_the_limits_asked_for(pool):
+    limits = Limits(memory_bytes=100_000_000, recursion=400)
+    assert run(pool, "a = bytearray(50_000_000)", limits=limits) == [None]
+    (failed,) = run(pool, "a = bytearray(200_000_000)", limits=limits)
+    assert failed.verdict == "memory"
+    found = run(pool, "def f(n): return n and f(n - 1)", "f(300)", "f(450)", limits=limits)
+    assert found[:2] == [None, 0]
+    assert isinstance(found[2], Failure)
+
+
+def test_the_values_of_all_calls_share_a_budget(pool):
+    found = run(pool, "x = [0] * 60", "x", "x", limits=Limits(values=100))
+    assert found[:2] == [None, [0] * 60]
+    assert isinstance(found[2], Failure)
+
+
+def test_chance_and_the_order_of_sets_are_the_same_in_every_server(pool):
+    other = ServerPool(PROGRAM_MODULES)
+    try:
+        texts = ("random.random()", "list({'pear', 'fig', 'plum', 'kiwi', 'lime', 'quince'})")
+        assert run(pool, "import random", *texts) == run(other, "import random", *texts)
+    finally:
+        other.close()
+
+
+def test_sleeping_takes_no_time(pool):
+    assert run(pool, "import time\ntime.sleep(1000)", "1 + 1") == [None, 2]
+
+
+def test_a_program_cannot_say_that_the_sandbox_is_broken(pool):
+    frame = b'{"failure": "infra", "reason": "no sandbox"}'
+    sent = len(frame).to_bytes(4) + frame
+    code = f"import os\nfor d in range(3, 10):\n    try: os.write(d, {sent!r})\n    except OSError: pass"
+    assert run(pool, code)[0] == Failure("error", "no sandbox")
+
+
+def test_a_self_test_names_what_gets_through(monkeypatch):
+    monkeypatch.setattr(servers, "PROBES", {"opens a socket": PROBES["opens a socket"], "fails": "1 / 0"})
+    loose = ServerPool(PROGRAM_MODULES, isolate=False)
+    try:
+        assert servers.probe(loose) == ("opens a socket",)
+    finally:
+        loose.close()

@@ -210,6 +210,8 @@ def test_locks_that_do_not_hold_refuse_to_run(monkeypatch):
     assert result.verdict == "infra"
     assert "opens a socket" in result.reason
     assert "EVENGRAD_UNSANDBOXED=1" in result.reason
+    monkeypatch.setenv("EVENGRAD_UNSANDBOXED", "0")
+    assert verdicts("def f(x): return 3") == ["infra"]
     monkeypatch.setenv("EVENGRAD_UNSANDBOXED", "1")
     assert verdicts("def f(x): return 3", whole=False) == ["wrong"]
 
@@ -279,3 +281,32 @@ def test_a_thread_that_ends_takes_no_server_with_it():
     thread.join()
     assert found == [EXPECTED]
     assert _mixed() == EXPECTED
+
+
+def test_a_value_that_an_assertion_cannot_take_is_wrong_and_never_masked():
+    close = Suite(read_checks(["assert abs(f(3) - 1.5) < 1e-9", "assert not f(0)"]))
+    assert verdicts("class A: pass\ndef f(x): return A()", close) == ["wrong", "wrong"]
+    assert verdicts("def f(x): return 'x'", close) == ["wrong", "wrong"]
+
+
+def test_values_are_compared_and_not_how_they_are_written():
+    assert verdicts("def f(x): return str(2 * x)") == ["wrong"] * 3
+    assert verdicts("def f(x): return 2.0 * x") == ["pass"] * 3
+
+
+def _report_monty(queue):
+    queue.put([judge(code, DOUBLE, QUICK, tier="monty")[-1].verdict for code in MIXED[:4]])
+
+
+def test_a_forked_process_has_the_verdicts_of_its_parent_in_monty_too():
+    here = [judge(code, DOUBLE, QUICK, tier="monty")[-1].verdict for code in MIXED[:4]]
+    assert here == EXPECTED[:4]
+    context = multiprocessing.get_context("fork")
+    queue = context.SimpleQueue()
+    child = context.Process(target=_report_monty, args=(queue,))
+    child.start()
+    child.join(30)
+    child.kill()
+    child.join()
+    assert not queue.empty()
+    assert queue.get() == here

@@ -5,10 +5,12 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
 from tasks.sandbox import Limits, Outcome, monty, run_program
+from tasks.sandbox.outcome import not_plain
 
 
 def test_one_value_a_call_in_order():
@@ -52,6 +54,7 @@ def test_no_calls_no_values():
         ("class A: pass\ndef f(x): return {A(): 1}", "error"),
         ("from collections import namedtuple\nA = namedtuple('A', 'x')\ndef f(x): return A(1)", "error"),
         ("raise KeyboardInterrupt", "error"),
+        ("def f(x): raise TimeoutError", "error"),
         ("assert False", "error"),
         ("import os\nos.remove('/tmp/nothing')\ndef f(x): return x", "error"),
         ("while True: pass", "timeout"),
@@ -198,3 +201,20 @@ def test_the_interpreter_is_imported_when_first_used():
     path = ":".join(filter(None, sys.path))
     out = subprocess.run([sys.executable, "-c", program], env={"PYTHONPATH": path}, capture_output=True, text=True)
     assert out.stdout.strip() == "False False", out.stderr
+
+
+def test_limits_are_those_asked_for():
+    start = time.monotonic()
+    assert run_program("while True: pass", [(1,)], Limits(seconds=0.1)).failure == "timeout"
+    assert time.monotonic() - start < 5
+    few = Limits(memory_bytes=4_000_000, recursion=60)
+    assert run_program("def f(x): return len('a' * x)", [(10_000_000,)], few).failure == "memory"
+    assert run_program("def f(x): return len('a' * x)", [(1_000_000,)], few).values == (1_000_000,)
+    assert run_program("def f(x): return x and f(x - 1)", [(40,)], few).values == (0,)
+    assert run_program("def f(x): return x and f(x - 1)", [(90,)], few).failure == "error"
+
+
+@pytest.mark.parametrize("value", [[0] * 101, "a" * 101, [[0] * 20] * 6, {n: 0 for n in range(101)}, {(1, "a" * 99)}])
+def test_entries_and_characters_of_a_value_are_counted(value):
+    assert not_plain(value, 100) == "returned more data than the limit"
+    assert not_plain(value, 1000) == ""

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tasks.sandbox import Case, Limits, judge_cases, judge_cases_many
+from tasks.sandbox import Case, Limits, judge_cases, judge_cases_many, servers
+from tasks.sandbox.program import SandboxError
 
 LIMITS = Limits(seconds=0.5, wall_seconds=5.0, memory_bytes=100_000_000, print_bytes=10_000)
 
@@ -41,6 +42,7 @@ def test_a_program_is_judged_by_its_output(code, verdict_):
         ("lines", "NO\nYES\nYES", "YES\nNO\nYES", False),
         ("lines", "1 2\n3\n", "1 2  \n3\n\n", True),
         ("lines", "1 2", "1  2", False),
+        ("lines", "1\n 2", "1\n2", False),
         ("exact", "1\n", "1", False),
         ("exact", "1\n", "1\n", True),
         ("tokens", "1 2\n3", "1\n2 3", True),
@@ -88,3 +90,11 @@ def test_many_keep_their_order():
     programs = [(f"print({i})", [Case("", f"{i % 3}")], "lines") for i in range(6)]
     found = [results[0].verdict for results in judge_cases_many(programs, LIMITS)]
     assert found == ["pass"] * 3 + ["wrong"] * 3
+
+
+def test_no_sandbox_is_infra(monkeypatch):
+    def refuse(*_):
+        raise SandboxError("no processes")
+
+    monkeypatch.setattr(servers._POOL, "program", refuse)
+    assert verdict("print(7)", "7") == "infra"

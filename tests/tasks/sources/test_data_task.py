@@ -10,7 +10,7 @@ import pytest
 from toy_sums import Sums, problems, sums, write
 
 import tasks
-from tasks.sources import Field, Item, load
+from tasks.sources import Field, Item, Row, load
 
 ROWS = sums(range(400))
 
@@ -51,6 +51,7 @@ def test_a_stem_names_its_split(tmp_path, name, split):
 
 @pytest.mark.parametrize("name", ["contest", "trained", "latest", "test-set", "mydev"])
 def test_a_file_whose_stem_names_no_split_is_parted_60_20_20(tmp_path, name):
+    (tmp_path / "README.md").write_text("no data")
     task = Sums(source=write(tmp_path / f"{name}.jsonl", ROWS))
     sizes = {split: len(task.examples(split)) for split in tasks.SPLITS}
     assert sum(sizes.values()) == 400
@@ -317,3 +318,50 @@ def test_a_sample_ships_with_the_package(monkeypatch):
 
     monkeypatch.chdir(Path(__file__).parent)
     assert [len(Sampled(source="sample").examples(split)) for split in tasks.SPLITS] == [12, 6, 6]
+
+
+def test_white_space_moves_no_item_to_another_split(tmp_path):
+    spaced = [{**row, "problem": f"  {row['problem']} \n"} for row in ROWS[:100]]
+    for setting in ("train", "source"):
+        first = everything(Sums(**{setting: write(tmp_path / "a.jsonl", ROWS[:100])}))
+        second = everything(Sums(**{setting: write(tmp_path / "b.jsonl", spaced)}))
+        assert {(split, problem.strip()) for split, problem in second} == first
+
+
+def test_one_file_may_hold_all_published_splits(tmp_path):
+    class Published(Sums):
+        def parse(self, row):
+            return dataclasses.replace(super().parse(row), split=row.values["part"])
+
+    rows = [*sums(range(3), part="test"), *sums(range(3, 6), part="validation"), *sums(range(6, 9), part="train")]
+    task = Published(source=write(tmp_path / "all.jsonl", rows))
+    assert [problems(task, split) for split in ("test", "validation", "train")] == [
+        [f"{n}+1" for n in range(start, start + 3)] for start in (0, 3, 6)
+    ]
+
+
+def test_a_problem_without_text_is_refused(tmp_path):
+    class Loose(Sums):
+        def parse(self, row):
+            return Item(row.values["problem"], "", {"problem": "1+1", "answer": 2})
+
+    refused(
+        Loose(test=write(tmp_path / "t.jsonl", [{"problem": " \n", "answer": 2}])),
+        r"1 of 1 items cannot be read: t\.jsonl line 1: the prompt is empty",
+    )
+
+
+def test_the_fingerprint_knows_what_a_prompt_does_not_show(tmp_path):
+    class Noted(Sums):
+        def parse(self, row):
+            item = super().parse(row)
+            return dataclasses.replace(item, data={**item.data, "note": row.values["note"]})
+
+    first, second = (Noted(test=write(tmp_path / f"{note}.jsonl", sums([1], note=note))) for note in ("a", "b"))
+    assert first.fingerprint() != second.fingerprint()
+
+
+def test_two_hub_splits_for_one_are_refused(monkeypatch):
+    rows = [Row("me/sums dev row 1", sums([1])[0])]
+    monkeypatch.setattr("tasks.sources.hub.read", lambda name, known: {"validation": rows, "dev": rows})
+    refused(Sums(source="me/sums"), r"has two splits for validation \(validation, dev\); save them as files")
