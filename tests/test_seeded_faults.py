@@ -1,20 +1,32 @@
-"""The seeded faults of the objectives still apply. It stands outside ``tests/objectives``, which they are tried on."""
-
-from pathlib import Path
+"""The seeded faults still apply. It stands outside the folders of tests that they are tried on."""
 
 import pytest
 
-from tests.objectives.mutations import FAULTS
+from tests.mutations import ROOT
+from tests.objectives.mutations import CAMPAIGN as OBJECTIVES
+from tests.tasks.mutations import CAMPAIGN as TASKS
 
-OBJECTIVES = Path(__file__).parents[1] / "objectives"
+CAMPAIGNS = {campaign.package: campaign for campaign in (OBJECTIVES, TASKS)}
+FILES = sorted({(package, fault[0]) for package, campaign in CAMPAIGNS.items() for fault in campaign.faults})
 
 
-def test_no_two_faults_are_the_same() -> None:
-    assert len(set(FAULTS)) == len({(file, old, new) for file, old, new, _ in FAULTS}) == len(FAULTS)
+@pytest.mark.parametrize("package", CAMPAIGNS)
+def test_no_two_faults_are_the_same(package: str) -> None:
+    faults = CAMPAIGNS[package].faults
+    assert len(set(faults)) == len({(file, old, new) for file, old, new, _ in faults}) == len(faults)
 
 
-@pytest.mark.parametrize("file", sorted({fault[0] for fault in FAULTS}))
-def test_what_a_fault_replaces_stands_there_once(file: str) -> None:
-    text = (OBJECTIVES / file).read_text(encoding="utf-8")
-    stale = [what for name, old, _, what in FAULTS if name == file and text.count(old) != 1]
+@pytest.mark.parametrize("package", CAMPAIGNS)
+def test_what_is_run_first_is_there(package: str) -> None:
+    campaign = CAMPAIGNS[package]
+    first = {name for fault in campaign.faults for name in campaign.near(fault[0]) if not name.startswith("-")}
+    assert first
+    assert not [name for name in sorted(first) if not (ROOT / name).is_file()]
+
+
+@pytest.mark.parametrize(("package", "file"), FILES)
+def test_what_a_fault_replaces_stands_there_once(package: str, file: str) -> None:
+    text = (ROOT / package / file).read_text(encoding="utf-8")
+    faults = CAMPAIGNS[package].faults
+    stale = [what for name, old, new, what in faults if name == file and (text.count(old) != 1 or old == new)]
     assert not stale

@@ -25,7 +25,7 @@ _FILES = {
     "synthesis.py": "synthesis",
     "program_families.py": "synthesis",
     "countdown.py": "countdown",
-    "code_task.py": "code_task programs mbpp",
+    "code_task.py": "code_task programs registry mbpp",
     "mbpp.py": "code_task mbpp",
     "humaneval.py": "code_task humaneval",
     "programs.py": "code_task programs",
@@ -35,7 +35,8 @@ _FILES = {
 }
 _FOLDERS = {
     "reasoning_gym": "reasoning_gym",
-    "answers": "answers/answers_verdicts answers/answers_extract answers/answers_grading answers/answers_properties",
+    "answers": "answers/answers_verdicts answers/answers_extract answers/answers_units answers/answers_grading "
+    "answers/answers_hostile answers/answers_properties",
     "sources": "sources/schema sources/rows sources/data_task sources/hub gsm8k",
     "sandbox": "sandbox/wire sandbox/checks sandbox/run_program sandbox/stdio sandbox/judge sandbox/isolation",
 }
