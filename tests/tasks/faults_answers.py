@@ -26,7 +26,7 @@ ANSWERS = [
     ("answers/grading.py", "else sorted(forms(value.items))", "else forms(value.items)", "the order of a list makes another vote"),
     ("answers/grading.py", "and value.label and _names_only(value):", "and value.label:", "an equation votes as its right side"),
     ("answers/grading.py", "number if not (value.unit and question) or fixes(question, value.unit) else", "number if question or value.unit else", "votes drop units"),
-    ("answers/grading.py", "value.text.casefold() if len(value.text) > 1 else value.text", "value.text", "votes keep case"),
+    ("answers/grading.py", "return value.text.casefold() if len(value.text) > 1 else value.text.upper()", "return value.text", "votes keep case"),
     ("answers/grading.py", "if gold == answer or int(gold.replace(\",\", \"\")) == int(answer.replace(\",\", \"\")):", "if gold == answer:", "1,000 is not 1000"),
     ("answers/grading.py", "kind: Verdict = \"format\" if isinstance(read_answer, Unparsed) else \"wrong\"", "kind: Verdict = \"wrong\"", "no answer of any kind is wrong"),
     ("answers/latex.py", "    if len(text) > MAX_LENGTH:\n", "    if False:\n", "answers of any length"),

@@ -32,13 +32,21 @@ _FILES = {
     "gsm8k.py": "gsm8k",
     "math.py": "math",
     "answers/symbolic.py": "math answers/answers_grading",
+    "sandbox/child/wire.py": "sandbox/wire sandbox/judge",
+    "sandbox/child/driver.py": "sandbox/stdio sandbox/judge sandbox/isolation",
+    "sandbox/checks.py": "sandbox/checks sandbox/judge",
+    "sandbox/judge.py": "sandbox/judge",
+    "sandbox/monty.py": "sandbox/run_program sandbox/judge",
+    "sandbox/outcome.py": "sandbox/run_program",
+    "sandbox/programs.py": "sandbox/run_program",
+    "sandbox/stdio.py": "sandbox/stdio",
 }
 _FOLDERS = {
     "reasoning_gym": "reasoning_gym",
     "answers": "answers/answers_verdicts answers/answers_extract answers/answers_units answers/answers_grading "
     "answers/answers_hostile answers/answers_properties",
     "sources": "sources/schema sources/rows sources/data_task sources/hub gsm8k",
-    "sandbox": "sandbox/wire sandbox/checks sandbox/run_program sandbox/stdio sandbox/judge sandbox/isolation",
+    "sandbox": "sandbox/isolation sandbox/judge sandbox/stdio",
 }
 
 

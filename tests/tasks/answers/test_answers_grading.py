@@ -261,3 +261,8 @@ def test_words_that_a_symbolic_comparison_would_drop_keep_it_from_being_asked():
     for gold, answer in ((r"(5,\infty)", r"(5,\infty)\text{ km}"), ("11-10i", r"11-10i\mathrm{ or } 3")):
         assert grade(gold, answer, symbolic=says_yes).value == 0
     assert not asked
+
+
+def test_a_power_of_many_digits_is_no_number_written_out():
+    assert canonical("2^{99999}") == "2^{99999}"
+    assert grade("5", "2^{99999}").verdict == "wrong"
