@@ -21,6 +21,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 LONGEST_SECONDS = 900  # of one pytest run; a fault that makes the tests hang is found out
+_HANGS = -1000  # in place of an exit code
+_TOLD = (pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED, _HANGS)  # a test failed, or a file did not import
 
 Fault = tuple[str, str, str, str]
 """(file under the package, text that occurs once in it, what takes its place, name of the fault)"""
@@ -121,7 +123,7 @@ def _run_apart(folder: str, options: Sequence[str]) -> tuple[int, list[str]]:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return -1, [f"no end after {LONGEST_SECONDS} seconds"]
+        return _HANGS, [f"no end after {LONGEST_SECONDS} seconds"]
     return done.returncode, (done.stdout + done.stderr).splitlines() or ["nothing was said"]
 
 
@@ -161,7 +163,7 @@ def _by_chance(campaign: Campaign, folder: str, test: str) -> bool:
 
 
 def verdict(campaign: Campaign, already: Sequence[str], fault: Fault) -> str:
-    """Return "killed by TEST" or "SURVIVED"."""
+    """Return "killed by TEST", "SURVIVED", or what kept the tests from saying either."""
     with tempfile.TemporaryDirectory() as folder:
         stale = mutate(campaign, Path(folder), fault)
         if stale:
@@ -170,6 +172,8 @@ def verdict(campaign: Campaign, already: Sequence[str], fault: Fault) -> str:
         for where in (campaign.near(fault[0]), (campaign.tests,)):
             code, failed = run(campaign, folder, *where, "-x", *deselected)
             while code != pytest.ExitCode.OK:
+                if code not in _TOLD:  # pytest was stopped from outside, or found nothing to run
+                    return f"NO VERDICT: pytest ended with {int(code)}: {failed[0][:60]}"
                 test = failed[0].split("[")[0]
                 if not _by_chance(campaign, folder, test):
                     return f"killed by {failed[0].split('::')[-1]}"
@@ -181,7 +185,7 @@ def verdict(campaign: Campaign, already: Sequence[str], fault: Fault) -> str:
 def main(campaign: Campaign, part: str = "") -> int:
     """Run every fault whose name or file holds ``part``.
 
-    Prints killed or SURVIVED for each fault; returns 1 if any survived.
+    Prints killed or SURVIVED for each fault; returns 1 if any was not killed.
     """
     chosen = [fault for fault in campaign.faults if part in fault[3] or part in fault[0]]
     killed = 0

@@ -176,6 +176,7 @@ WRONG = [
     ("5", "2+3"),  # the value has to be worked out
     ("18", r"2 \cdot 3^2"),
     ("20", r"2 \cdot 10^1 \cdot 1"),
+    (r"\frac{5}{2}", r"1\frac{3}{2}"),
     ("5", r"\frac{10}{2}"),
     ("5", r"\sqrt{25}"),
     ("5", "5!"),

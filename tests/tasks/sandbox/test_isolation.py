@@ -159,8 +159,7 @@ def test_a_killed_server_is_replaced(pool):
 def test_a_server_that_dies_under_a_program_is_no_fault_of_the_program(pool):
     with pytest.raises(SandboxError), pool.program(LIMITS) as program:  # noqa: PT012
         assert program.ask("eval", text="1 + 1") == 2
-        for pid in of_pool(pool):
-            os.kill(pid, signal.SIGKILL)
+        os.kill(min(of_pool(pool)), signal.SIGKILL)  # the outer one, with which the others die and nobody reports
         program.ask("eval", text="1 + 1")
     assert run(pool, "", "2 + 2") == [None, 4]
 
