@@ -105,7 +105,7 @@ def check_null_policy(task: Task) -> None:
         _require(not paid, "the prompt must not be its own answer", paid[:3])
         fixed = _scores(task, [(example, task.gold(examples[0])) for example in examples[1:]])
         right = sum(score.value == 1 for score in fixed)
-        _require(right <= 0.1 * len(fixed) + 1, "one answer fits too many problems", task.gold(examples[0]), right)
+        _require(right <= 0.1 * len(fixed) + 1, "one answer fits too many problems", examples[:1], right)
 
 
 def check_splits(task: Task) -> None:

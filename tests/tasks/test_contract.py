@@ -459,3 +459,15 @@ def test_settings_that_name_a_place_or_have_no_other_value_may_stay_out(setting)
 
     assert getattr(Stays(), setting)
     contract.check_fingerprint(Stays(train_size=300, validation_size=100, test_size=100))
+
+
+@dataclasses.dataclass(frozen=True)
+class HasNoTest(Arithmetic):
+    def examples(self, split):
+        return [] if split == "test" else super().examples(split)
+
+
+def test_an_empty_split_is_named_and_breaks_no_other_check():
+    contract.check_null_policy(HasNoTest())
+    with pytest.raises(AssertionError, match="a split is empty"):
+        contract.check_splits(HasNoTest())
