@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, get_args
 
-__all__ = ["SPLITS", "VERDICTS", "Demonstration", "Example", "Score", "Split", "Task", "Verdict"]
+__all__ = ["SPLITS", "VERDICTS", "Demonstration", "Example", "Score", "Split", "Task", "Verdict", "step_fault"]
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
@@ -120,3 +120,13 @@ class Task(ABC):
     def score_many(self, pairs: Iterable[tuple[Example, str]]) -> list[Score]:
         """Return one score a pair, in the order of the pairs."""
         return [self.score(example, response) for example, response in pairs]
+
+
+def step_fault(starts: object, response: str) -> str | None:
+    """Return what ``Task.step_starts`` should have given for the response, None where it is fine."""
+    if starts is None:
+        return None
+    if not isinstance(starts, Sequence) or not all(type(start) is int for start in starts):
+        return "None or a list of ints"
+    fine = list(starts) == sorted(set(starts)) and all(0 <= start <= len(response) for start in starts)
+    return None if fine else f"rising offsets in [0, {len(response)}]"

@@ -11,8 +11,7 @@ from harness.config.errors import UserError
 from harness.engine.experience import Experience
 from harness.engine.run import Run
 from harness.engine.streams import key
-from tasks.base import Task
-from tasks.contract import step_fault
+from tasks.base import Task, step_fault
 
 __all__ = ["annotations", "keyed_uniforms"]
 

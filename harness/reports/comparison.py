@@ -10,7 +10,17 @@ import numpy as np
 import pandas as pd
 
 from harness.reports.formats import PLUS_MINUS, Table, amount, number, scientific
-from harness.reports.scores import COSTS, UNFINISHED, completion_text, outcomes, pairs, start_scores_differ, troubles
+from harness.reports.scores import (
+    COSTS,
+    UNFINISHED,
+    completion_text,
+    outcomes,
+    pairs,
+    score_name,
+    start_scores_differ,
+    troubles,
+    unscored,
+)
 from harness.reports.statistics import (
     Interval,
     SignFlip,
@@ -59,8 +69,8 @@ def compare(study: Study, baseline: str | None = None) -> pd.DataFrame:
         baseline: the arm that differences are taken to; None chooses ``Study.baseline()``.
 
     Returns:
-        Numbers only (scores are mean pass@1 in [0, 1]); NaN where a quantity does not exist. Costs are means over
-        completed cells. Holm's family is the other arms of the same task.
+        Numbers only (scores are in [0, 1], see ``scores.score_name``); NaN where a quantity does not exist. Costs are
+        means over completed cells. Holm's family is the other arms of the same task.
     """
     baseline = study.baseline(baseline)
     table = outcomes(study)
@@ -179,8 +189,8 @@ def _notes(study: Study, frame: pd.DataFrame, baseline: str) -> list[str]:
     others = frame[frame["arm"] != baseline]
     sizes = sorted(set(others["num_pairs"].astype(int)))
     notes = [
-        "Scores are mean pass@1 on the test split: start is the warm start, final the last state inside the budget; "
-        f"{PLUS_MINUS} is the half-width of a 95% t interval over seeds (n - 1 degrees of freedom).",
+        f"Scores are {score_name(study)} on the test split: start is the warm start, final the last state inside the "
+        f"budget; {PLUS_MINUS} is the half-width of a 95% t interval over seeds (n - 1 degrees of freedom).",
         f"Differences are to {baseline}, paired by task, policy and seed; [ ] is a 95% t interval. A pair with an "
         "unfinished side is dropped and counted under seeds, never taken as 0.",
     ]
@@ -206,6 +216,12 @@ def _notes(study: Study, frame: pd.DataFrame, baseline: str) -> list[str]:
     if starts:
         notes.append(
             f"The warm start's score differs between arms of one seed in: {', '.join(starts)}. Pairing is weak."
+        )
+    lost = unscored(study)
+    if lost:
+        notes.append(
+            "Shares of responses whose reward could not be computed (infra), left out of every mean and batch: "
+            f"{'; '.join(lost)}. Where they differ between arms, so may what the scores are means over."
         )
     if "seconds" in set(study.cells["budget_axis"]):
         notes.append("Cells with a budget in seconds are not reproducible.")

@@ -14,13 +14,12 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from harness.reports.statistics import LEVEL, TIE, Floats, finite, mean_interval
+from harness.reports.statistics import LEVEL, TIE, Floats, finite
 
 __all__ = ["Rate", "majority_at_k", "pass_at_k", "rate"]
 
@@ -34,14 +33,12 @@ class Rate:
         low: lower end, NaN where there is no interval.
         high: upper end, likewise.
         num: prompts.
-        method: "wilson", "t", or "none" where there is no interval.
     """
 
     mean: float
     low: float
     high: float
     num: int
-    method: Literal["wilson", "t", "none"]
 
 
 def pass_at_k(num: int, right: int, k: int) -> float:
@@ -109,9 +106,13 @@ def majority_at_k(answers: Sequence[str | None], right: Sequence[bool], k: int) 
 def rate(values: ArrayLike) -> Rate:
     """Return the mean over prompts with an interval in which every prompt is one observation, whatever its samples.
 
-    Wilson's interval where every value is 0 or 1 (one response a prompt, or prompts that are all right or all wrong):
-    it keeps its width where all of them are right. Otherwise a t interval of the prompts' values, cut to [0, 1]; none
-    for a single value strictly between 0 and 1, nor where such values are all the same and a t interval has no width.
+    Wilson's score interval of the effective number of observations, mean (1 - mean) / variance of the mean, as for
+    clustered surveys (Franco, Little, Louis and Slud 2019, doi:10.1093/jssam/smy019); the variance is that of the
+    prompts' values, and its m - 1 degrees of freedom widen it as a t quantile does (Korn and Graubard 1998). Where
+    every value is 0 or 1 (one response a prompt, or prompts that are all right or all wrong) the m prompts are the
+    observations. Unlike a t interval it stays in [0, 1] and keeps its width near the ends.
+
+    There is no interval for a single value strictly between 0 and 1, nor where such values are all the same.
 
     Args:
         values: [m] float in [0, 1], one a prompt; m may be 0.
@@ -124,14 +125,21 @@ def rate(values: ArrayLike) -> Rate:
         raise ValueError(f"a rate's values lie in [0, 1], got {array.min():g} to {array.max():g}")
     mean = float(np.mean(array)) if array.size else math.nan
     if array.size == 0 or (np.ptp(array) <= TIE and 0 < mean < 1):
-        return Rate(mean, math.nan, math.nan, array.size, "none")
-    if bool(np.isin(array, (0.0, 1.0)).all()):
-        return Rate(mean, *_wilson(mean, array.size), array.size, "wilson")
-    interval = mean_interval(array)
-    return Rate(mean, max(0.0, interval.low), min(1.0, interval.high), array.size, "t")
+        return Rate(mean, math.nan, math.nan, array.size)
+    return Rate(mean, *_wilson(mean, _effective(array)), array.size)
 
 
-def _wilson(mean: float, num: int) -> tuple[float, float]:
+def _effective(values: Floats) -> float:
+    """Return how many independent 0/1 observations would say as much about the mean as these values do."""
+    num = values.size
+    if bool(np.isin(values, (0.0, 1.0)).all()):
+        return num
+    mean, variance = float(np.mean(values)), float(np.var(values, ddof=1)) / num
+    widened = float(stats.norm.ppf((1 + LEVEL) / 2) / stats.t.ppf((1 + LEVEL) / 2, num - 1))
+    return mean * (1 - mean) / variance * widened**2
+
+
+def _wilson(mean: float, num: float) -> tuple[float, float]:
     """Return Wilson's score interval of a share of ``num`` independent observations."""
     z = float(stats.norm.ppf((1 + LEVEL) / 2))
     shrink = 1 + z**2 / num

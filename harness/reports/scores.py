@@ -13,7 +13,8 @@ from functools import lru_cache
 
 import pandas as pd
 
-from harness.reports.statistics import Floats, area_under_curve
+from harness.reports.formats import number
+from harness.reports.statistics import TIE, Floats, area_under_curve
 from harness.reports.study import Study
 
 COSTS = (
@@ -109,6 +110,29 @@ def start_scores_differ(table: pd.DataFrame, tolerance: float = 1e-9) -> list[st
     """Return the tasks where arms of one policy and seed do not share their warm start's test score."""
     spread = table.groupby(["task", "policy", "seed"], sort=False)["start"].agg(lambda x: x.max() - x.min())
     return list(dict.fromkeys(spread[spread > tolerance].index.get_level_values("task")))
+
+
+def score_name(study: Study) -> str:
+    """Return what the scores are: "mean pass@1", or "mean reward" where a response may be worth a part of 1."""
+    apart = (study.evals["score"] - study.evals["pass_at_1"]).abs() > TIE
+    return "mean reward" if apart.any() else "mean pass@1"
+
+
+def unscored(study: Study) -> list[str]:
+    """Return the arms some of whose responses could not be scored, as "gspo: 0.020 in training, 0.010 evaluated".
+
+    Shares are means over iterations and over evaluations; records that do not know them count as none.
+    """
+    cells = study.cells.set_index("cell")["arm"]
+    trained = study.metrics["infra_frac"].groupby(study.metrics["cell"].map(cells)).mean()
+    asked = study.evals["num_responses"].fillna(study.evals["num_prompts"])
+    evaluated = (study.evals["infra"] / asked).groupby(study.evals["cell"].map(cells)).mean()
+    shares = pd.DataFrame({"training": trained, "evaluated": evaluated}).reindex(study.arms).fillna(0.0)
+    return [
+        f"{arm}: {number(training)} in training, {number(evaluated)} evaluated"
+        for arm, training, evaluated in shares.itertuples(name=None)
+        if training or evaluated
+    ]
 
 
 def _scores(evals: pd.DataFrame) -> dict[str, dict[str, float]]:

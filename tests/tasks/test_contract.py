@@ -15,7 +15,7 @@ import pytest
 import tasks
 from tasks import contract
 from tasks.arithmetic import Arithmetic
-from tasks.base import Demonstration, Example, Score
+from tasks.base import Demonstration, Example, Score, step_fault
 
 
 def sample(name, **settings):
@@ -129,6 +129,20 @@ class AddsSeeds(Arithmetic):
     def examples(self, split):
         everything = Arithmetic().examples(split)
         return everything[self.seed : self.seed + 100]
+
+
+@dataclasses.dataclass(frozen=True)
+class AddsSeedsDown(Arithmetic):
+    def examples(self, split):
+        everything = Arithmetic().examples(split)
+        return everything[100 - 3 * self.seed :][:100]
+
+
+@dataclasses.dataclass(frozen=True)
+class SwapsBySeed(Arithmetic):
+    def examples(self, split):
+        everything = Arithmetic().examples(split)
+        return [everything[place ^ self.seed] for place in range(100)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -414,6 +428,8 @@ def forgetting(kind, default):
         (WrongDemonstration, contract.check_demonstrations),
         (NotAscii, contract.check_text),
         (AddsSeeds, contract.check_seeds),
+        (AddsSeedsDown, contract.check_seeds),
+        (SwapsBySeed, contract.check_seeds),
         (ForgetsSettings, contract.check_fingerprint),
     ],
 )
@@ -436,9 +452,18 @@ def test_a_generator_of_examples_is_named():
         contract.check_gold(task)
 
 
+def test_seeds_of_a_small_space_may_share_their_problems():
+    """With one digit there are few problems: two seeds draw mostly the same ones, each in its own order."""
+    task = Arithmetic(operands=(2,), max_operand=9, train_size=40, validation_size=8, test_size=16)
+    other = dataclasses.replace(task, seed=1)
+    prompts = [{one.prompt(example) for example in one.examples("test")} for one in (task, other)]
+    assert len(prompts[0] & prompts[1]) > 5
+    contract.check_seeds(task)
+
+
 @pytest.mark.parametrize("starts", [None, [], [0], [0, 3], (1, 2), range(4)])
 def test_good_steps_have_no_fault(starts):
-    assert contract.step_fault(starts, "abc") is None
+    assert step_fault(starts, "abc") is None
 
 
 @pytest.mark.parametrize("setting", ["place", "form", "share"])

@@ -27,7 +27,7 @@ from harness.reports.figures.panels import (
     trouble_caption,
 )
 from harness.reports.figures.style import compose
-from harness.reports.scores import curve
+from harness.reports.scores import curve, score_name
 from harness.reports.study import Study
 
 PER_SEQUENCE, PER_TOKEN = "kl_old_per_sequence_nats", "kl_old_per_token_nats"
@@ -94,7 +94,7 @@ def _learning(study: Study, figure: Figure, panels: list[Panel]) -> Figure:
         panel.axes.set_xlim(left=0)
         panel.axes.set_xticks(np.linspace(0, scale / unit, NUM_TICKS))
         panel.axes.xaxis.set_major_formatter("{x:g}")
-    label_axes(panels, label, "validation score\n(mean pass@1)")
+    label_axes(panels, label, f"validation score\n({score_name(study)})")
     text = "Line: mean over seeds; for intervals see final_scores"
     if band != "none":
         where = "bars at the right end" if band == "ends" else "band"

@@ -23,7 +23,7 @@ from harness.reports.figures.panels import (
     trouble_caption,
 )
 from harness.reports.figures.style import DARK, SMALL, Look, compose, looks, of_arm
-from harness.reports.scores import outcomes, pairs
+from harness.reports.scores import outcomes, pairs, score_name
 from harness.reports.statistics import mean_interval
 from harness.reports.study import Study
 
@@ -57,7 +57,7 @@ def final_scores(study: Study, baseline: str) -> Figure:
             if interval.num < expected:
                 _note(panel.axes, place, f"{interval.num}/{expected}", right=True)
         _fit(panel.axes, frame.loc[panel.task], "final_score", "completed", [start])
-    label_axes(panels, "test score (mean pass@1)", "")
+    label_axes(panels, f"test score ({score_name(study)})", "")
     handles: list[Artist] = [
         Line2D([], [], color=LEGEND_GREY, marker="o", label="mean, 95% t interval"),
         Line2D([], [], color=LEGEND_GREY, marker="o", markerfacecolor="white", label="with trust region"),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from harness.reports.pass_at_k import majority_at_k, pass_at_k, rate
+from harness.reports.statistics import mean_interval
 
 
 def subsets(num, k):
@@ -96,17 +97,46 @@ def test_votes_of_many_responses_have_no_overflow():
 
 def test_an_interval_of_prompts_by_hand():
     found = rate([0.0, 0.5, 0.75, 0.5])
-    # mean 0.4375, deviations -7/16, 1/16, 5/16, 1/16: sum of squares 76/256, variance 76/768, t(3) = 3.182446
-    half = 3.182446305284263 * math.sqrt(76 / 768 / 4)
-    assert (found.mean, found.num, found.method) == (0.4375, 4, "t")
-    assert found.low == 0.0  # 0.4375 - 0.5005 is below 0
-    assert found.high == pytest.approx(0.4375 + half, rel=1e-12)
+    # mean 7/16, deviations -7/16, 1/16, 5/16, 1/16: sum of squares 19/64, variance of the mean 19/768; t(3) = 3.182446
+    z, t = 1.959963984540054, 3.182446305284263
+    num = (7 / 16) * (9 / 16) / (19 / 768) * (z / t) ** 2
+    centre = (7 / 16 + z**2 / num / 2) / (1 + z**2 / num)
+    half = math.sqrt((7 / 16) * (9 / 16) * z**2 / num + (z**2 / num) ** 2 / 4) / (1 + z**2 / num)
+    assert (found.mean, found.num) == (0.4375, 4)
+    assert (found.low, found.high) == (pytest.approx(centre - half, rel=1e-12), pytest.approx(centre + half, rel=1e-12))
+
+
+def test_many_prompts_away_from_the_ends_have_the_t_interval():
+    values = np.random.default_rng(0).beta(2, 2, size=2_000)
+    found, expected = rate(values), mean_interval(values)
+    assert (found.low, found.high) == (pytest.approx(expected.low, abs=2e-5), pytest.approx(expected.high, abs=2e-5))
+
+
+def test_an_interval_does_not_collapse_where_one_prompt_differs():
+    """Of 50 prompts one is half right: a t interval would be [0.9699, 1]."""
+    found = rate([1.0] * 49 + [0.5])
+    assert found.mean == pytest.approx(0.99)
+    assert (found.low, found.high) == (pytest.approx(0.94328, abs=1e-5), pytest.approx(0.99831, abs=1e-5))
+    assert found.high < 1
+
+
+def test_intervals_near_an_end_cover():
+    """50 prompts of 8 responses, of which one prompt in 20 is right half the time and all others always."""
+    rng = np.random.default_rng(0)
+    covered = by_t = 0
+    for _ in range(1_000):
+        values = rng.binomial(8, np.where(rng.random(50) < 0.05, 0.5, 1.0)) / 8
+        found, other = rate(values), mean_interval(values)
+        covered += found.low <= 0.975 <= found.high
+        by_t += other.low <= 0.975 <= other.high
+    assert covered / 1_000 > 0.93
+    assert by_t < covered
 
 
 def test_one_response_a_prompt_has_wilsons_interval():
     """Wilson 1927: 3 of 4 is [0.3006, 0.9544], 10 of 10 is [0.7225, 1]."""
     found = rate([1, 1, 0, 1])
-    assert (found.method, found.mean) == ("wilson", 0.75)
+    assert found.mean == 0.75
     assert (found.low, found.high) == (pytest.approx(0.300642, abs=1e-6), pytest.approx(0.954413, abs=1e-6))
     whole = rate([1.0] * 10)
     assert (whole.low, whole.high) == (pytest.approx(0.722467, abs=1e-6), 1.0)
@@ -116,7 +146,6 @@ def test_one_response_a_prompt_has_wilsons_interval():
 def test_what_has_no_interval_says_so():
     for values in ([], [0.5], [0.25, 0.25, 0.25]):
         found = rate(values)
-        assert found.method == "none"
         assert math.isnan(found.low)
         assert math.isnan(found.high)
     assert math.isnan(rate([]).mean)

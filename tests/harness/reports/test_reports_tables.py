@@ -9,6 +9,8 @@ import pytest
 from synthetic_study import FRACTIONS, write_study
 
 from harness.reports.comparison import compare, comparison_table
+from harness.reports.figures.curves import learning_curves
+from harness.reports.figures.points import final_scores
 from harness.reports.formats import to_csv, to_markdown
 from harness.reports.ranking import rank_changes, rank_frame, rank_table
 from harness.reports.scores import outcomes
@@ -61,6 +63,37 @@ def test_golden_markdown_row(small):
     ]
     assert entries[11:16] == ["2.00e+12", "2.60e+12", "21,200", "42,400", "16"]
     assert "At n = 3 no arm can fall below 0.05" in "\n".join(lines)
+
+
+def _with_column(folder, name, column, value):
+    frame = pd.read_csv(folder / name)
+    frame[column] = value(frame)
+    frame.to_csv(folder / name, index=False)
+
+
+@pytest.mark.parametrize(("worth", "expected"), [(1.0, "mean pass@1"), (0.75, "mean reward")])
+def test_a_score_is_called_what_it_is(tmp_path, worth, expected):
+    """With partial credit a response may be worth a part of 1: its mean is no pass@1."""
+    folder = _with_scores(tmp_path / "records", {"grpo": [0.40, 0.42], "gspo": [0.50, 0.53]})
+    _with_column(folder, "evals.csv", "pass_at_1", lambda frame: frame["score"] * worth)
+    study = load_study(folder)
+    assert f"Scores are {expected} on the test split" in to_markdown(comparison_table(study))
+    labels = [axes.get_xlabel() for axes in final_scores(study, "grpo").axes]
+    assert f"test score ({expected})" in labels
+    label = learning_curves(study, "grpo").axes[0].get_ylabel()
+    assert label == f"validation score\n({expected})"
+
+
+def test_unscored_responses_are_in_sight(tmp_path):
+    folder = _with_scores(tmp_path / "records", {"grpo": [0.40, 0.42], "gspo": [0.50, 0.53]})
+    assert "infra" not in to_markdown(comparison_table(load_study(folder)))
+    mine = pd.read_csv(folder / "cells.csv").set_index("cell")["arm"] == "gspo"
+    _with_column(folder, "metrics.csv", "infra_frac", lambda frame: frame["cell"].map(mine) * 0.25)
+    _with_column(folder, "evals.csv", "num_responses", lambda frame: frame["num_prompts"] * 4)
+    _with_column(folder, "evals.csv", "infra", lambda frame: frame["cell"].map(mine) * frame["num_prompts"])
+    text = to_markdown(comparison_table(load_study(folder)))
+    assert "gspo: 0.250 in training, 0.250 evaluated. " in text
+    assert "grpo: 0" not in text
 
 
 def test_golden_csv(small):
