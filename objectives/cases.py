@@ -4,7 +4,7 @@ A case has what trips implementations: an empty response, a tool's tokens inside
 off by the window, a group of equal rewards, replayed rows, interleaved groups.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 
 import torch
@@ -85,14 +85,19 @@ def random_case(
         max_response_tokens=_MAX_RESPONSE_TOKENS,
         **{name: value for name, value in optional.items() if name in requires},
     )
+    return Case(rollout, _current(rollout, normal, spread))
+
+
+def _current(rollout: Rollout, normal: Callable[..., Tensor], spread: float) -> dict[str, Tensor]:
+    """Return what ``Case.current`` holds, drawn by ``normal(*shape)``."""
+    shape = rollout.old_logprobs.shape
     current = {
-        "logprobs": old_logprobs + spread * normal(rows, _WIDTH),
-        "values": normal(rows, _WIDTH),
-        "entropy": normal(rows, _WIDTH).abs(),
-        "exact_kl_old": normal(rows, _WIDTH).square(),
+        "logprobs": rollout.old_logprobs + spread * normal(*shape),
+        "values": normal(*shape),
+        "entropy": normal(*shape).abs(),
+        "exact_kl_old": normal(*shape).square(),
     }
-    current |= {name: normal(rows, _WIDTH).square() for name in CARRIES_GRADIENT if name not in current}
-    return Case(rollout, current)
+    return current | {name: normal(*shape).square() for name in CARRIES_GRADIENT if name not in current}
 
 
 def padded(case: Case, columns: int) -> Case:

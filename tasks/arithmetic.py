@@ -4,27 +4,25 @@ A careful response works from left to right, ``37+8=45;45-21=24;#24``. Only the 
 a plain integer must follow it, and nothing but white space may follow that.
 """
 
-import dataclasses
 import functools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tasks.base import Demonstration, Example, Score, Split, Task
+from tasks.base import Demonstration, Example, Score, Split
+from tasks.drawn import WordedTask, starts_after
 from tasks.settings import require
-from tasks.splits import Draws, check_split, fingerprint, generate
+from tasks.splits import Draws, generate
 
 __all__ = ["Arithmetic"]
 
-_NAME = "arithmetic"
 _MARKER = "#"
 # Plain ASCII, no leading zero, no plus, no "-0"; 12 digits are more than any answer has and cheap to convert.
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,11}")
 _MIN_OPERANDS = 2
 _MAX_OPERANDS = 12
 _MAX_OPERAND = 999_999_999
-_SAMPLE = 32  # problems a split that enter the fingerprint
 
 
 def _draw(stream: Draws, operands: Sequence[int], max_operand: int) -> tuple[str, tuple[int, ...]]:
@@ -47,59 +45,46 @@ def _no_operand_is_the_answer(terms: Sequence[int]) -> bool:
     return sum(terms) not in {abs(term) for term in terms}
 
 
-@functools.lru_cache(maxsize=32)
-def _examples(task: "Arithmetic", split: Split, size: int) -> tuple[Example, ...]:
-    draw = functools.partial(_draw, operands=task.operands, max_operand=task.max_operand)
-    return tuple(
-        Example(
-            id=key,
-            split=split,
-            difficulty=f"{len(terms)} operands",
-            data={"prompt": prompt, "terms": list(terms), "answer": sum(terms)},
-        )
-        for key, prompt, terms in generate(_NAME, task.seed, split, size, draw, _no_operand_is_the_answer)
-    )
-
-
 @dataclass(frozen=True)
-class Arithmetic(Task):
+class Arithmetic(WordedTask):
     """Sums and differences of 2 to 4 numbers.
 
     Attributes:
         operands: numbers of operands, each entry equally likely; repeat an entry to weigh it. Each in [2, 12].
         max_operand: operands are drawn from [1, max_operand].
-        train_size: problems in train at most; fewer where the settings allow fewer.
-        validation_size: the same for validation.
-        test_size: the same for test.
-        seed: which problems are drawn; which split owns a problem does not depend on it.
     """
 
     operands: tuple[int, ...] = (2, 3, 3, 4, 4)
     max_operand: int = 99
-    train_size: int = 20_000
-    validation_size: int = 512
-    test_size: int = 1024
-    seed: int = 0
 
-    version: ClassVar[int] = 1
+    family: ClassVar[str] = "arithmetic"
 
     def __post_init__(self) -> None:
         """Refuse settings that are out of range."""
+        super().__post_init__()
         fits = bool(self.operands) and all(_MIN_OPERANDS <= count <= _MAX_OPERANDS for count in self.operands)
         require(fits, "operands", self.operands, f"ints in [{_MIN_OPERANDS}, {_MAX_OPERANDS}], e.g. [2, 3, 3, 4]")
         fits = 1 < self.max_operand <= _MAX_OPERAND
         require(fits, "max_operand", self.max_operand, f"an int in [2, {_MAX_OPERAND}], e.g. 99")
-        for setting in ("train_size", "validation_size", "test_size"):
-            require(getattr(self, setting) >= 1, setting, getattr(self, setting), "an int >= 1, e.g. 512")
 
-    def examples(self, split: Split) -> Sequence[Example]:
-        """Return the examples of a split; drawn at the first call, then kept."""
-        check_split(split)
-        return _examples(self, split, getattr(self, f"{split}_size"))
+    def draw_examples(self, split: Split, size: int) -> Sequence[Example]:
+        """Return chains, labelled by their number of operands."""
+        draw = functools.partial(_draw, operands=self.operands, max_operand=self.max_operand)
+        return [
+            Example(
+                id=key,
+                split=split,
+                difficulty=f"{len(terms)} operands",
+                data={"prompt": prompt, "terms": list(terms), "answer": sum(terms)},
+            )
+            for key, prompt, terms in generate(self.family, self.seed, split, size, draw, _no_operand_is_the_answer)
+        ]
 
-    def prompt(self, example: Example) -> str:
-        """Return e.g. ``37+8-21=``."""
-        return example.data["prompt"]
+    def in_words(self, example: Example) -> str:
+        """Return e.g. ``What is 37+8-21? ...``."""
+        chain = example.data["prompt"].removesuffix("=")
+        ending = f"You may work first. End with the character {_MARKER} and the integer, and write nothing after it."
+        return f"What is {chain}?\n{ending}\n"
 
     def gold(self, example: Example) -> str:
         """Return e.g. ``#24``."""
@@ -117,7 +102,7 @@ class Arithmetic(Task):
 
     def step_starts(self, response: str) -> Sequence[int]:
         """Return the beginning, and where each ``;`` has ended a step."""
-        return [0, *(place + 1 for place, character in enumerate(response) if character == ";")]
+        return starts_after(";", response)
 
     def answer(self, response: str) -> str | None:
         """Return the integer after the last marker."""
@@ -135,12 +120,6 @@ class Arithmetic(Task):
             return Score(0.0, "wrong", f"expected {example.data['answer']}, got {answer}")
         return Score(1.0, "pass")
 
-    def fingerprint(self) -> str:
-        """Return a hash of the settings, the rules' version and a sample of every split."""
-        splits: tuple[Split, ...] = ("train", "validation", "test")
-        texts = [
-            f"{self.prompt(example)}{self.gold(example)}"
-            for split in splits
-            for example in _examples(self, split, _SAMPLE)
-        ]
-        return fingerprint(_NAME, self.version, dataclasses.asdict(self), texts)
+    def hashed(self, example: Example) -> str:
+        """Return prompt and gold response."""
+        return f"{self.prompt(example)}{self.gold(example)}"

@@ -6,7 +6,6 @@ zeros, and spaces between them: no sign, power, floor division, decimal, name or
 Values are exact fractions. Numbers are shown in ascending order: one multiset with one target is one problem.
 """
 
-import dataclasses
 import functools
 import itertools
 import operator
@@ -17,13 +16,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, NamedTuple
 
-from tasks.base import SPLITS, Demonstration, Example, Score, Split, Task
+from tasks.base import Demonstration, Example, Score, Split
+from tasks.drawn import WordedTask, starts_after
 from tasks.settings import require
-from tasks.splits import Draws, check_split, fingerprint, generate
+from tasks.splits import Draws, generate
 
 __all__ = ["Countdown", "evaluate"]
 
-_NAME = "countdown"
 _MARKER = "#"
 _BLANKS = " \t\r\n"
 _MAX_LENGTH = 200  # characters of an expression; bounds everything below
@@ -36,7 +35,6 @@ _MAX_NUMBER = 999_999
 _OPERATIONS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
 _BINDING = {"+": 1, "-": 1, "*": 2, "/": 2}
 _ATOM = 3
-_SAMPLE = 32  # problems a split that enter the fingerprint
 
 
 def _climb(stack: list[str], floor: int = 0, depth: int = 0) -> Fraction:
@@ -140,20 +138,8 @@ def _trivial(numbers: Sequence[int], target: int) -> bool:
     return target in numbers or any(target in (a + b, a - b, a * b) or a == b * target for a, b in pairs)
 
 
-@functools.lru_cache(maxsize=32)
-def _examples(task: "Countdown", split: Split, size: int) -> tuple[Example, ...]:
-    def usable(problem: _Problem) -> bool:
-        return problem.target <= task.max_target and not _trivial(problem.numbers, problem.target)
-
-    draw = functools.partial(_draw, operands=task.operands, max_number=task.max_number)
-    return tuple(
-        Example(key, split, f"{len(problem.numbers)} operands", {"prompt": prompt, **problem._asdict()})
-        for key, prompt, problem in generate(_NAME, task.seed, split, size, draw, usable)
-    )
-
-
 @dataclass(frozen=True)
-class Countdown(Task):
+class Countdown(WordedTask):
     """Expressions that reach a target.
 
     Every problem has a solution that uses all numbers and whose steps are positive integers; neither a number nor one
@@ -165,41 +151,46 @@ class Countdown(Task):
         max_target: targets lie in [1, max_target].
         use_all: True: each given number exactly once, the rule of TinyZero (github.com/Jiayi-Pan/TinyZero,
             validate_equation) and the default, since published results use it. False: at most once, as on television.
-        train_size: problems in train at most; fewer where the settings allow fewer.
-        validation_size: the same for validation.
-        test_size: the same for test.
-        seed: which problems are drawn; which split owns a problem does not depend on it.
     """
 
     operands: tuple[int, ...] = (3, 4)
     max_number: int = 25
     max_target: int = 99
     use_all: bool = True
-    train_size: int = 20_000
-    validation_size: int = 512
-    test_size: int = 1024
-    seed: int = 0
 
-    version: ClassVar[int] = 1
+    family: ClassVar[str] = "countdown"
 
     def __post_init__(self) -> None:
         """Refuse settings that are out of range."""
+        super().__post_init__()
         fits = bool(self.operands) and set(self.operands) <= {3, 4}
         require(fits, "operands", self.operands, "3, 4 or both, e.g. [3, 4]")
         for setting, given in (("max_number", self.max_number), ("max_target", self.max_target)):
             fits = _MIN_NUMBER <= given <= _MAX_NUMBER
             require(fits, setting, given, f"an int in [{_MIN_NUMBER}, {_MAX_NUMBER}], e.g. 25")
-        for setting in ("train_size", "validation_size", "test_size"):
-            require(getattr(self, setting) >= 1, setting, getattr(self, setting), "an int >= 1, e.g. 512")
 
-    def examples(self, split: Split) -> Sequence[Example]:
-        """Return the examples of a split; drawn at the first call, then kept."""
-        check_split(split)
-        return _examples(self, split, getattr(self, f"{split}_size"))
+    def draw_examples(self, split: Split, size: int) -> Sequence[Example]:
+        """Return problems that have a solution and no trivial one, labelled by how many numbers are given."""
 
-    def prompt(self, example: Example) -> str:
-        """Return e.g. ``3 4 7 -> 17:``."""
-        return example.data["prompt"]
+        def usable(problem: _Problem) -> bool:
+            return problem.target <= self.max_target and not _trivial(problem.numbers, problem.target)
+
+        draw = functools.partial(_draw, operands=self.operands, max_number=self.max_number)
+        return [
+            Example(key, split, f"{len(problem.numbers)} operands", {"prompt": prompt, **problem._asdict()})
+            for key, prompt, problem in generate(self.family, self.seed, split, size, draw, usable)
+        ]
+
+    def in_words(self, example: Example) -> str:
+        """Return e.g. ``Make 17 from the numbers 3, 4, 7, ...``."""
+        *some, last = map(str, example.data["numbers"])
+        rule = "exactly once" if self.use_all else "at most once"
+        return (
+            f"Make {example.data['target']} from the numbers {', '.join(some)} and {last}, each used {rule}, with "
+            "+ - * / and parentheses.\n"
+            f"You may work first. End with the character {_MARKER} and the expression, without an equals sign and its "
+            "value, and write nothing after it.\n"
+        )
 
     def gold(self, example: Example) -> str:
         """Return e.g. ``#3*7-4``."""
@@ -212,7 +203,7 @@ class Countdown(Task):
 
     def step_starts(self, response: str) -> Sequence[int]:
         """Return the beginning, and where each ``;`` has ended a step."""
-        return [0, *(place + 1 for place, character in enumerate(response) if character == ";")]
+        return starts_after(";", response)
 
     def score(self, example: Example, response: str) -> Score:
         """Return pass, wrong (another value, other numbers, a zero divisor) or format (no expression)."""
@@ -241,8 +232,6 @@ class Countdown(Task):
             return None
         return f"{value} of {' '.join(map(str, used))}"
 
-    def fingerprint(self) -> str:
-        """Return a hash of the settings, the rules' version and a sample of every split."""
-        examples = [example for split in SPLITS for example in _examples(self, split, _SAMPLE)]
-        texts = [f"{self.prompt(example)}{self.demonstrations(example)[0].response}" for example in examples]
-        return fingerprint(_NAME, self.version, dataclasses.asdict(self), texts)
+    def hashed(self, example: Example) -> str:
+        """Return prompt and careful response."""
+        return f"{self.prompt(example)}{self.demonstrations(example)[0].response}"

@@ -1,75 +1,73 @@
 """What all reasoning-gym tasks share: items of a generator become examples, responses are read and compared."""
 
-import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from tasks import reasoning_gym_package as package
-from tasks.base import SPLITS, Demonstration, Example, Score, Split, Task
+from tasks.base import Demonstration, Example, Score, Split, Task
+from tasks.drawn import DrawnTask
 from tasks.reasoning_gym_answers import MARKER
 from tasks.reasoning_gym_generators import Generator
 from tasks.settings import require
-from tasks.splits import check_split, fingerprint, generate
+from tasks.splits import generate
 
 __all__ = ["GymTask"]
 
 TASKS: dict[str, type[Task]] = {}  # none by itself; those of reasoning_gym.py derive from it
-_SAMPLE = 16  # problems a split that enter the fingerprint
-
-
-@functools.lru_cache(maxsize=128)
-def _examples(task: "GymTask", split: Split, size: int) -> tuple[Example, ...]:
-    generator = task.generator
-    draw = functools.partial(generator.draw, settings=tuple((name, getattr(task, name)) for name in generator.ranges))
-    return tuple(
-        Example(
-            id=key,
-            split=split,
-            difficulty=generator.label(item),
-            data={"question": generator.shown(item), "answer": generator.kind.canonical(generator.gold(item))},
-        )
-        for key, _, item in generate(f"rg_{generator.dataset}", task.seed, split, size, draw, generator.usable)
-    )
 
 
 @dataclass(frozen=True)
-class GymTask(Task):
+class GymTask(DrawnTask):
     """A task over one generator; a subclass adds the generator and its settings, under the generator's names.
 
     Attributes:
-        train_size: problems in train at most; fewer where the settings allow fewer.
-        validation_size: the same for validation.
-        test_size: the same for test.
-        seed: which problems are drawn; which split owns a problem does not depend on it.
+        train_size: as for every drawn task, as the other sizes; smaller, since the package's generators are slow.
+        validation_size: likewise.
+        test_size: likewise.
+        generator: draws the items.
     """
 
     train_size: int = 2000
     validation_size: int = 256
     test_size: int = 512
-    seed: int = 0
 
     generator: ClassVar[Generator]
-    version: ClassVar[int] = 1
+    num_hashed: ClassVar[int] = 16
     sample: ClassVar[Mapping[str, object]] = {"train_size": 64, "validation_size": 64, "test_size": 64}
+
+    def __init_subclass__(cls) -> None:
+        """Name the family by the generator."""
+        super().__init_subclass__()
+        cls.family = f"rg_{cls.generator.dataset}"
 
     def __post_init__(self) -> None:
         """Refuse settings that are out of range."""
-        for setting in ("train_size", "validation_size", "test_size"):
-            require(getattr(self, setting) >= 1, setting, getattr(self, setting), "an int >= 1, e.g. 512")
+        super().__post_init__()
         for setting, (least, largest) in self.generator.ranges.items():
             fits = least <= getattr(self, setting) <= largest
             require(fits, setting, getattr(self, setting), f"an int in [{least}, {largest}], e.g. {least}")
 
-    def examples(self, split: Split) -> Sequence[Example]:
-        """Return the examples of a split; drawn at the first call, then kept.
+    def draw_examples(self, split: Split, size: int) -> Sequence[Example]:
+        """Return items of the generator that a second computation confirms.
 
         Raises:
-            ValueError: ``split`` is unknown, or the package reasoning-gym is missing.
+            ValueError: the package reasoning-gym is missing.
         """
-        check_split(split)
-        return _examples(self, split, getattr(self, f"{split}_size"))
+        generator = self.generator
+        draw = functools.partial(
+            generator.draw, settings=tuple((name, getattr(self, name)) for name in generator.ranges)
+        )
+        return [
+            Example(
+                id=key,
+                split=split,
+                difficulty=generator.label(item),
+                data={"question": generator.shown(item), "answer": generator.kind.canonical(generator.gold(item))},
+            )
+            for key, _, item in generate(self.family, self.seed, split, size, draw, generator.usable)
+        ]
 
     def prompt(self, example: Example) -> str:
         """Return the question, and a line that says how to answer."""
@@ -97,13 +95,6 @@ class GymTask(Task):
         """Return the canonical answer (factors sorted, decimals without trailing zeros), None where there is none."""
         return self.generator.kind.read(response)
 
-    def fingerprint(self) -> str:
-        """Return a hash of settings, the rules' and the package's version and a sample of every split.
-
-        Raises:
-            ValueError: the package reasoning-gym is missing.
-        """
-        examples = [example for split in SPLITS for example in _examples(self, split, _SAMPLE)]
-        texts = [f"{self.prompt(example)}{self.gold(example)}" for example in examples]
-        name = f"rg_{self.generator.dataset}"
-        return fingerprint(name, self.version, dataclasses.asdict(self), [package.version(), *texts])
+    def hashed(self, example: Example) -> str:
+        """Return prompt and gold response, and the package's version."""
+        return f"{package.version()} {self.prompt(example)}{self.gold(example)}"

@@ -6,30 +6,28 @@ the visible and on hidden inputs and passes where every value is the right int, 
 """
 
 import concurrent.futures
-import dataclasses
 import functools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tasks.base import Demonstration, Example, Score, Split, Task
+from tasks.base import Demonstration, Example, Score, Split
+from tasks.drawn import WordedTask
 from tasks.program_families import LEVELS, Program, settled, working
 from tasks.sandbox import Limits, Outcome, run_program
 from tasks.sandbox.judge import WORKERS
 from tasks.settings import require
-from tasks.splits import Draws, check_split, fingerprint, generate
+from tasks.splits import Draws, generate
 
 __all__ = ["Synthesis"]
 
-_NAME = "synthesis"
 _VISIBLE = range(15)  # where visible inputs are drawn from
 _HIDDEN = range(31)
 _NUM_VISIBLE = 3
 _MAX_RESPONSE = 400  # characters; longer ones are refused unread
 _ALLOWED = re.compile(r"[\n\x20-\x7e]*")
 _FUNCTION = re.compile(r"def +f *\(")
-_SAMPLE = 32  # problems a split that enter the fingerprint
 
 
 @dataclass(frozen=True)
@@ -44,21 +42,12 @@ class _Problem:
     def hidden(self, size: int) -> tuple[int, ...]:
         """Return the hidden inputs; they hang on the prompt alone."""
         unseen = [x for x in _HIDDEN if x not in self.visible]
-        return Draws(_NAME, "hidden", self.prompt).subset(unseen, size)
+        return Draws(Synthesis.family, "hidden", self.prompt).subset(unseen, size)
 
 
 def _draw(stream: Draws, levels: Sequence[str]) -> tuple[str, _Problem]:
     problem = _Problem(*stream.choice(settled(stream.choice(levels), _VISIBLE, _NUM_VISIBLE)))
     return problem.prompt, problem
-
-
-@functools.lru_cache(maxsize=32)
-def _examples(task: "Synthesis", split: Split, size: int) -> tuple[Example, ...]:
-    draw = functools.partial(_draw, levels=task.levels)
-    return tuple(
-        _example(key, split, problem, task.num_hidden)
-        for key, _, problem in generate(_NAME, task.seed, split, size, draw)
-    )
 
 
 def _example(key: str, split: Split, problem: _Problem, num_hidden: int) -> Example:
@@ -98,7 +87,7 @@ def _read(response: str) -> str | Score:
 
 
 @dataclass(frozen=True)
-class Synthesis(Task):
+class Synthesis(WordedTask):
     """Small integer functions from three examples.
 
     Attributes:
@@ -106,10 +95,7 @@ class Synthesis(Task):
         num_hidden: inputs besides the three visible ones on which a program must be right.
         timeout_seconds: running time of a program; wall clock of the interpreter alone.
         memory_bytes: heap of a program.
-        train_size: problems in train at most; fewer where the settings allow fewer.
-        validation_size: the same for validation.
-        test_size: the same for test.
-        seed: which problems are drawn; which split owns a problem does not depend on it.
+        train_size: as for every drawn task; no more than 8192 unless asked for.
     """
 
     levels: tuple[str, ...] = LEVELS
@@ -117,14 +103,12 @@ class Synthesis(Task):
     timeout_seconds: float = 0.5
     memory_bytes: int = 20_000_000
     train_size: int = 8192
-    validation_size: int = 512
-    test_size: int = 1024
-    seed: int = 0
 
-    version: ClassVar[int] = 1
+    family: ClassVar[str] = "synthesis"
 
     def __post_init__(self) -> None:
         """Refuse settings that are out of range."""
+        super().__post_init__()
         fits = bool(self.levels) and all(level in LEVELS for level in self.levels)
         require(fits, "levels", self.levels, f"some of {', '.join(LEVELS)}, e.g. ['easy', 'medium']")
         most = len(_HIDDEN) - _NUM_VISIBLE
@@ -132,17 +116,24 @@ class Synthesis(Task):
         require(self.timeout_seconds > 0, "timeout_seconds", self.timeout_seconds, "seconds > 0, e.g. 0.5")
         least = 1_000_000
         require(self.memory_bytes >= least, "memory_bytes", self.memory_bytes, f"bytes >= {least}, e.g. 20000000")
-        for setting in ("train_size", "validation_size", "test_size"):
-            require(getattr(self, setting) >= 1, setting, getattr(self, setting), "an int >= 1, e.g. 512")
 
-    def examples(self, split: Split) -> Sequence[Example]:
-        """Return the examples of a split; drawn at the first call, then kept."""
-        check_split(split)
-        return _examples(self, split, getattr(self, f"{split}_size"))
+    def draw_examples(self, split: Split, size: int) -> Sequence[Example]:
+        """Return functions with the inputs they are tried on, labelled by level."""
+        draw = functools.partial(_draw, levels=self.levels)
+        return [
+            _example(key, split, problem, self.num_hidden)
+            for key, _, problem in generate(self.family, self.seed, split, size, draw)
+        ]
 
-    def prompt(self, example: Example) -> str:
-        """Return e.g. ``1:5 2:7 4:11 f=``."""
-        return example.data["prompt"]
+    def in_words(self, example: Example) -> str:
+        """Return e.g. ``Write a Python function f with f(1) = 5, ...``."""
+        shown = list(zip(example.data["inputs"], example.data["outputs"], strict=True))[:_NUM_VISIBLE]
+        values = ", ".join(f"f({x}) = {y}" for x, y in shown)
+        return (
+            f"Write a Python function f of one int with {values}. It is tried on more inputs than these.\n"
+            "Answer with nothing but one expression in x on one line, as in 2*x+3, or the text of def f(x). Lines that "
+            "begin with # may come first.\n"
+        )
 
     def gold(self, example: Example) -> str:
         """Return e.g. ``2*x+3``."""
@@ -179,15 +170,9 @@ class Synthesis(Task):
         with concurrent.futures.ThreadPoolExecutor(WORKERS) as threads:
             return list(threads.map(run, runs))
 
-    def fingerprint(self) -> str:
-        """Return a hash of the settings, the rules' version and a sample of every split."""
-        splits: tuple[Split, ...] = ("train", "validation", "test")
-        texts = [
-            f"{example.data['prompt']}{example.data['inputs']}{example.data['outputs']}"
-            for split in splits
-            for example in _examples(self, split, _SAMPLE)
-        ]
-        return fingerprint(_NAME, self.version, dataclasses.asdict(self), texts)
+    def hashed(self, example: Example) -> str:
+        """Return prompt, inputs and outputs."""
+        return f"{self.prompt(example)}{example.data['inputs']}{example.data['outputs']}"
 
 
 def _compare(data: Mapping[str, Any], outcome: Outcome) -> Score:

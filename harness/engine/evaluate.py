@@ -108,29 +108,36 @@ def evaluate(
     if max(ks) > samples:
         raise UserError(f"pass@{max(ks)} asked of {samples} response(s) a prompt: sample {max(ks)} or more")
     result = Evaluation([], [], [], [], samples, [], ks=tuple(ks))
+    step = max(1, batch_rows // samples)
+    for start in range(0, num_prompts, step):
+        chosen = examples[start : min(start + step, num_prompts)]
+        noise = uniforms(seed, f"evaluation {split}", 0, [example.id for example in chosen], samples, limit)
+        _extend(result, policy, task, chosen, noise, temperature)
+    if max(ks) > 1:
+        result.answers = vote_answers(task, result.responses)
+    return result
+
+
+def _extend(
+    result: Evaluation, policy: Policy, task: Task, chosen: Sequence[Example], noise: np.ndarray, temperature: float
+) -> None:
+    """Add responses to some examples, and their scores, to the result; ``noise`` is [examples, samples, T]."""
 
     def book(work: Mapping[str, Work]) -> None:
         for part in work.values():
             result.work.add(part)
 
-    step = max(1, batch_rows // samples)
-    for start in range(0, num_prompts, step):
-        chosen = list(examples[start : min(start + step, num_prompts)])
-        asked = [task.prompt(example) for example in chosen]
-        prompts = [policy.tokenizer.encode(text) for text in asked]
-        noise = uniforms(seed, f"evaluation {split}", 0, [example.id for example in chosen], samples, limit)
-        drawn = sample(policy, prompts, noise, temperature=temperature, charge=book)
-        repeated = [example for example in chosen for _ in range(samples)]
-        lengths = drawn.mask.sum(1).tolist()
-        texts = [policy.tokenizer.decode(row[:n]) for row, n in zip(drawn.ids.tolist(), lengths, strict=True)]
-        result.examples += repeated
-        result.responses += texts
-        result.prompts += [text for text in asked for _ in range(samples)]
-        result.scores += score_pairs(task, list(zip(repeated, texts, strict=True)))
-        result.lengths += lengths
-    if max(ks) > 1:
-        result.answers = vote_answers(task, result.responses)
-    return result
+    asked = [task.prompt(example) for example in chosen]
+    prompts = [policy.tokenizer.encode(text) for text in asked]
+    drawn = sample(policy, prompts, noise, temperature=temperature, charge=book)
+    lengths = drawn.mask.sum(1).tolist()
+    texts = [policy.tokenizer.decode(row[:n]) for row, n in zip(drawn.ids.tolist(), lengths, strict=True)]
+    repeated = [example for example in chosen for _ in range(result.samples)]
+    result.examples += repeated
+    result.responses += texts
+    result.prompts += [text for text in asked for _ in range(result.samples)]
+    result.scores += score_pairs(task, list(zip(repeated, texts, strict=True)))
+    result.lengths += lengths
 
 
 def evaluate_run(

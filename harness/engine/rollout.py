@@ -81,10 +81,7 @@ def collect(
     experience.prompt_metrics = prompts.metrics(draws, fraction)
     if "greedy_rewards" in objective.requires:
         picked = [round_.examples[index] for round_, index in chosen]
-        greedy = _greedy(policy, task, picked, config.max_response_tokens, ledger)
-        experience.greedy_tally = greedy.tally
-        experience.greedy = greedy.rows(torch.arange(len(picked)).repeat_interleave(config.group_size))
-        experience.greedy_rewards = experience.greedy.rewards
+        _add_greedy(experience, _greedy(policy, task, picked, config.max_response_tokens, ledger), config.group_size)
     return experience
 
 
@@ -104,6 +101,13 @@ def _greedy(policy: Policy, task: Task, examples: Sequence[Example], limit: int,
         charge=as_greedy,
     )
     return judge(task, examples, _texts(policy, drawn), drawn.mask.sum(1), drawn.finish)
+
+
+def _add_greedy(experience: Experience, greedy: Judged, group_size: int) -> None:
+    """Give each response what the greedy response to its prompt earned."""
+    experience.greedy_tally = greedy.tally
+    experience.greedy = greedy.rows(torch.arange(len(greedy.rewards)).repeat_interleave(group_size))
+    experience.greedy_rewards = experience.greedy.rewards
 
 
 def _sample_round(

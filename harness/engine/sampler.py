@@ -95,6 +95,11 @@ def sample(
         charge({"decode": _decode_work(policy, pads, going, width + position + 1)})
         logits = policy.head(_decode(policy, cache, tokens, pads, width + position))
 
+    return _finished(ids, mask, logprobs, eos_id)
+
+
+def _finished(ids: Tensor, mask: Tensor, logprobs: Tensor, eos_id: int) -> Samples:
+    """Return the samples, cut to the columns that one of them uses."""
     ended = ((ids == eos_id) & mask).any(1)
     finish = torch.where(ended, int(Finish.EOS), int(Finish.LENGTH)).to(torch.int8)
     used = int(mask.sum(1).max())

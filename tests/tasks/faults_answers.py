@@ -155,9 +155,9 @@ GYM = [
     ("reasoning_gym_generators.py", "{\"max_value\": (100, 10**6)}, key=_in_any_order),", "{\"max_value\": (100, 10**6)}),", "rg: the order of numbers makes a problem"),
     ("reasoning_gym_generators.py", ".replace(\"\\u00d7\", \"*\").strip()", ".strip()", "rg: a sign that no keyboard has"),
     ("reasoning_gym_base.py", "if answer != right:", "if right not in answer:", "rg: an answer that holds the right one"),
-    ("reasoning_gym_base.py", "[package.version(), *texts]", "texts", "rg: the package's version is not in the fingerprint"),
+    ("reasoning_gym_base.py", "f\"{package.version()} {self.prompt(example)}", "f\"{self.prompt(example)}", "rg: the package's version is not in the fingerprint"),
     ("reasoning_gym_base.py", "fits = least <= getattr(self, setting) <= largest", "fits = least <= getattr(self, setting)", "rg: settings without an upper end"),
     ("reasoning_gym_base.py", "generator.kind.canonical(generator.gold(item))}", "generator.gold(item)}", "rg: gold answers as the package writes them"),
-    ("reasoning_gym_base.py", "task.seed, split, size, draw, generator.usable)", "task.seed, split, size, draw)", "rg: unfit items are used"),
+    ("reasoning_gym_base.py", "self.seed, split, size, draw, generator.usable)", "self.seed, split, size, draw)", "rg: unfit items are used"),
     ("reasoning_gym_package.py", "seed=0, size=1, **dict(settings)", "seed=0, size=1", "rg: settings do not reach the generator"),
 ]

@@ -480,7 +480,7 @@ def test_settings_that_name_a_place_or_have_no_other_value_may_stay_out(setting)
                 raise ValueError("no such value")
 
         def fingerprint(self):
-            return frozen(self).fingerprint() + str((self.operands, self.seed, self.max_operand))
+            return frozen(self).fingerprint() + str((self.operands, self.seed, self.max_operand, self.wording))
 
     assert getattr(Stays(), setting)
     contract.check_fingerprint(Stays(train_size=300, validation_size=100, test_size=100))

@@ -124,7 +124,7 @@ def test_settings_that_contradict_each_other_are_refused():
         Sums(source="sample").examples("test")
 
 
-def refused(task, message):
+def assert_refused(task, message):
     with pytest.raises(ValueError, match=message) as refusal:
         task.examples("test")
     assert "\n" not in str(refusal.value)
@@ -134,7 +134,7 @@ def refused(task, message):
 def test_a_prompt_in_two_splits_stops_and_with_drop_leaves_test_whole(tmp_path):
     train = write(tmp_path / "train.jsonl", sums(range(300)))
     test = write(tmp_path / "test.jsonl", sums(range(290, 310)))
-    text = refused(Sums(source=str(tmp_path)), r"10 of 320 items occur twice: train\.jsonl line \d+ \(")
+    text = assert_refused(Sums(source=str(tmp_path)), r"10 of 320 items occur twice: train\.jsonl line \d+ \(")
     assert "train.jsonl line 291 (train) has the prompt of test.jsonl line 1 (test)" in text
     assert 'on_bad_item="drop"' in text
     task = Sums(train=train, test=test, on_bad_item="drop")
@@ -146,7 +146,7 @@ def test_a_prompt_in_two_splits_stops_and_with_drop_leaves_test_whole(tmp_path):
 def test_a_prompt_twice_in_one_split_names_both_places_whatever_its_white_space(tmp_path):
     rows = [*sums(range(3)), {"problem": " 1+1 \n", "answer": 2}]
     task = Sums(test=write(tmp_path / "t.jsonl", rows))
-    refused(task, r"t\.jsonl line 4 \(test\) has the prompt of t\.jsonl line 2 \(test\)")
+    assert_refused(task, r"t\.jsonl line 4 \(test\) has the prompt of t\.jsonl line 2 \(test\)")
     kept = dataclasses.replace(task, on_bad_item="drop")
     assert problems(kept, "test") == ["0+1", "1+1", "2+1"]
     assert kept.dropped() == ("t.jsonl line 4 (test) has the prompt of t.jsonl line 2 (test)",)
@@ -162,13 +162,17 @@ def test_within_a_split_a_prompt_may_come_twice_with_other_data_and_ids(tmp_path
 
     rows = [*sums([1], id="a", note="x"), *sums([1], id="b", note="y"), *sums([1], id="c", note="y")]
     task = Noted(test=write(tmp_path / "t.jsonl", rows))
-    refused(task, r"1 of 3 items occur twice: t\.jsonl line 3 \(test\) has the prompt of t\.jsonl line 2 \(test\)")
+    assert_refused(
+        task, r"1 of 3 items occur twice: t\.jsonl line 3 \(test\) has the prompt of t\.jsonl line 2 \(test\)"
+    )
     kept = dataclasses.replace(task, on_bad_item="drop")
     assert [example.id for example in kept.examples("test")] == ["a", "b"]
     one = Sums(test=write(tmp_path / "w.jsonl", rows[:2]))
-    refused(one, r"1 of 2 items occur twice: w\.jsonl line 2 \(test\) has the prompt of w\.jsonl line 1 \(test\)")
+    assert_refused(
+        one, r"1 of 2 items occur twice: w\.jsonl line 2 \(test\) has the prompt of w\.jsonl line 1 \(test\)"
+    )
     train = write(tmp_path / "u.jsonl", sums([1], id="d", note="z"))
-    refused(
+    assert_refused(
         Noted(validation=train, test=write(tmp_path / "v.jsonl", rows[:1])), r"u\.jsonl line 1 \(validation\) has the p"
     )
 
@@ -176,7 +180,9 @@ def test_within_a_split_a_prompt_may_come_twice_with_other_data_and_ids(tmp_path
 def test_an_id_twice_names_both_places(tmp_path):
     rows = [*sums([1], id="a"), *sums([2], id=7), *sums([3], id="7")]
     task = Sums(test=write(tmp_path / "t.jsonl", rows))
-    refused(task, r"1 of 3 items occur twice: t\.jsonl line 3 \(test\) has the id '7' of t\.jsonl line 2 \(test\)")
+    assert_refused(
+        task, r"1 of 3 items occur twice: t\.jsonl line 3 \(test\) has the id '7' of t\.jsonl line 2 \(test\)"
+    )
     kept = dataclasses.replace(task, on_bad_item="drop")
     assert [example.id for example in kept.examples("test")] == ["a", "7"]
 
@@ -192,7 +198,7 @@ def test_an_item_without_an_id_is_named_by_its_text(tmp_path):
 def test_wrong_gold_answers_stop_the_load_and_are_listed(tmp_path):
     rows = [{"problem": f"{n}+1", "answer": n} for n in range(13)]
     task = Sums(test=write(tmp_path / "t.jsonl", [*sums([50]), *rows]))
-    text = refused(
+    text = assert_refused(
         task, r"13 of 14 items have a gold answer that does not pass: t\.jsonl line 2: wrong \(expected 1\);"
     )
     assert "t.jsonl line 11: wrong (expected 10); and 3 more. " in text
@@ -206,14 +212,16 @@ def test_wrong_gold_answers_stop_the_load_and_are_listed(tmp_path):
 
 def test_where_every_item_is_dropped_the_reason_is_told(tmp_path):
     task = Sums(test=write(tmp_path / "t.jsonl", [{"problem": "1+1", "answer": 3}]), on_bad_item="drop")
-    refused(task, r"no test items \(1 items were dropped, first t\.jsonl line 1: wrong \(expected 2\)\): give test=")
+    assert_refused(
+        task, r"no test items \(1 items were dropped, first t\.jsonl line 1: wrong \(expected 2\)\): give test="
+    )
 
 
 @pytest.mark.parametrize("on_bad_item", ["stop", "drop"])
 def test_a_verifier_that_cannot_run_stops_in_any_case(tmp_path, on_bad_item):
     rows = [*sums([1]), {"problem": "0+0", "answer": 0}, {"problem": "1+2", "answer": 9}]
     task = Sums(test=write(tmp_path / "t.jsonl", rows), on_bad_item=on_bad_item)
-    refused(
+    assert_refused(
         task,
         r"could not be run on 1 of 3 gold answers, first t\.jsonl line 2 \(the adder is out of order\); .* at fault",
     )
@@ -222,7 +230,7 @@ def test_a_verifier_that_cannot_run_stops_in_any_case(tmp_path, on_bad_item):
 def test_rows_that_cannot_be_used_are_listed_or_dropped(tmp_path):
     rows = [*sums([1]), {"problem": "1-1", "answer": 0}, {"problem": " \n", "answer": 0}]
     task = Sums(test=write(tmp_path / "t.jsonl", rows))
-    refused(
+    assert_refused(
         task, r"2 of 3 items cannot be read: t\.jsonl line 2: the problem is no sum; t\.jsonl line 3: the problem is"
     )
     kept = dataclasses.replace(task, on_bad_item="drop")
@@ -233,7 +241,7 @@ def test_rows_that_cannot_be_used_are_listed_or_dropped(tmp_path):
 def test_a_foreign_file_is_refused_in_any_case(tmp_path, on_bad_item):
     rows = [*sums([1]), {"question": "?", "answer": 1}]
     task = Sums(test=write(tmp_path / "t.jsonl", rows), on_bad_item=on_bad_item)
-    refused(task, r"^t\.jsonl line 2: no field 'problem' \(str\); fields found: 'question', 'answer'$")
+    assert_refused(task, r"^t\.jsonl line 2: no field 'problem' \(str\); fields found: 'question', 'answer'$")
 
 
 def test_data_of_a_task_must_be_plain(tmp_path):
@@ -241,7 +249,7 @@ def test_data_of_a_task_must_be_plain(tmp_path):
         def parse(self, row):
             return dataclasses.replace(super().parse(row), data={"problem": "1+1", "answer": {1, 2}})
 
-    refused(
+    assert_refused(
         Odd(test=write(tmp_path / "t.jsonl", sums([1]))), r"t\.jsonl line 1: .* no plain JSON values .*mend its parse"
     )
 
@@ -345,7 +353,7 @@ def test_a_problem_without_text_is_refused(tmp_path):
         def parse(self, row):
             return Item(row.values["problem"], "", {"problem": "1+1", "answer": 2})
 
-    refused(
+    assert_refused(
         Loose(test=write(tmp_path / "t.jsonl", [{"problem": " \n", "answer": 2}])),
         r"1 of 1 items cannot be read: t\.jsonl line 1: the prompt is empty",
     )
@@ -364,4 +372,4 @@ def test_the_fingerprint_knows_what_a_prompt_does_not_show(tmp_path):
 def test_two_hub_splits_for_one_are_refused(monkeypatch):
     rows = [Row("me/sums dev row 1", sums([1])[0])]
     monkeypatch.setattr("tasks.sources.hub.read", lambda name, known: {"validation": rows, "dev": rows})
-    refused(Sums(source="me/sums"), r"has two splits for validation \(validation, dev\); save them as files")
+    assert_refused(Sums(source="me/sums"), r"has two splits for validation \(validation, dev\); save them as files")
