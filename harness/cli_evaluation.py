@@ -78,12 +78,14 @@ def add_samples(commands: "Commands") -> None:
 
 
 def _temperature(text: str) -> float:
+    from harness.config.schema import LEAST_TEMPERATURE
+
     try:
         number = float(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
-    if not 0 <= number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not a finite number >= 0")
+    if not (number == 0 or LEAST_TEMPERATURE <= number < float("inf")):
+        raise argparse.ArgumentTypeError(f"{text} is neither 0 nor a finite number >= {LEAST_TEMPERATURE}")
     return number
 
 
@@ -96,7 +98,7 @@ def _eval(options: argparse.Namespace) -> int:
         raise UserError(f"{options.run_folder} is no run's folder (config.json is missing)")
     _check_out(options.out)
     from harness import plugins
-    from harness.engine.evaluate import evaluate_run
+    from harness.engine.evaluate import evaluate_run, problems_changed
     from harness.outcome_tables import evaluation_parts
     from harness.terminal import write
 
@@ -108,7 +110,8 @@ def _eval(options: argparse.Namespace) -> int:
         ks=options.k,
         temperature=options.temperature,
     )
-    summary = {"split": options.split, **outcome.summary()}
+    changed = problems_changed(options.run_folder, run)
+    summary = {"split": options.split, "problems_changed": changed, **outcome.summary()}
     if options.out:
         _write_rows(options.out, outcome.rows())
     if options.json:
@@ -116,6 +119,8 @@ def _eval(options: argparse.Namespace) -> int:
         return OK
     title = f"{options.run_folder} on {plugins.label(run.task)}, {options.split}"
     write(evaluation_parts(title, summary, run.eval.pass_k, run.eval.samples, run.eval.temperature))
+    if changed:
+        write(["The task's problems or rules are not those that the run was made with: scores do not compare."])
     return OK
 
 

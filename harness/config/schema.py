@@ -11,10 +11,12 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from harness.config.parts import CorrectionConfig, PromptsConfig, ReplayConfig, Section, ShapingConfig
 
-__all__ = ["AXES", "Arm", "Axis", "Plugin", "RunConfig", "SweepConfig"]
+__all__ = ["AXES", "LEAST_TEMPERATURE", "Arm", "Axis", "Plugin", "RunConfig", "SweepConfig"]
 
 Axis = Literal["flops", "tokens", "updates", "seconds"]
 AXES: tuple[Axis, ...] = ("flops", "tokens", "updates", "seconds")
+LEAST_TEMPERATURE = 0.001
+"""Logits divided by much less overflow; 0 is greedy where greedy is meant."""
 
 
 class Plugin(BaseModel):
@@ -70,7 +72,9 @@ class RolloutConfig(Section):
     window_tokens: int = Field(
         0, ge=0, description="tokens a response grows in one iteration, the rest in the next ones; 0 for no window"
     )
-    temperature: float = Field(1.0, gt=0, description="divides the logits, when sampling and in every log-probability")
+    temperature: float = Field(
+        1.0, ge=LEAST_TEMPERATURE, description="divides the logits, when sampling and in every log-probability"
+    )
     max_resamples: int = Field(
         0, ge=0, description="extra rounds to replace groups that the objective rejects; most objectives reject none"
     )
@@ -147,6 +151,13 @@ class EvalConfig(Section):
     )
     temperature: float = Field(1.0, ge=0, description="0 takes the most probable token")
     batch_rows: int = Field(256, ge=1, description="responses sampled at a time")
+
+    @field_validator("temperature")
+    @classmethod
+    def _greedy_or_warm(cls, value: float) -> float:
+        if 0 < value < LEAST_TEMPERATURE:
+            raise ValueError(f"eval.temperature = {value} is neither 0 nor at least {LEAST_TEMPERATURE}")
+        return value
 
     @model_validator(mode="after")
     def _enough_samples(self) -> "EvalConfig":

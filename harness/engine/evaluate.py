@@ -1,10 +1,10 @@
 """Evaluate a policy on held-out prompts, with common random numbers."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -20,7 +20,9 @@ from harness.engine.streams import uniforms
 from harness.scoring import Group, examples_of, sample_row, score_pairs, summarise, vote_answers
 from tasks.base import Example, Score, Split, Task
 
-__all__ = ["Evaluation", "evaluate", "evaluate_run"]
+__all__ = ["Evaluation", "evaluate", "evaluate_run", "problems_changed"]
+
+Read = TypeVar("Read")
 
 
 @dataclass
@@ -190,11 +192,25 @@ def evaluate_run(
     return outcome, config.model_copy(update={"eval": settings})
 
 
+def problems_changed(folder: Path, config: RunConfig) -> bool:
+    """Return whether the task's problems or rules are other ones today than when the run was made.
+
+    Raises:
+        CorruptRecordError: config.json does not say what they were.
+    """
+    recorded = _read(folder / "config.json", lambda identity: identity["sources"]["problems"])
+    return recorded != plugins.task(config.task).fingerprint()
+
+
 def _config_of(folder: Path) -> RunConfig:
+    return _read(folder / "run.json", resolve_run)
+
+
+def _read(path: Path, take: Callable[[Any], Read]) -> Read:
     try:
-        return resolve_run(json.loads((folder / "run.json").read_text(encoding="utf-8")))
-    except (OSError, json.JSONDecodeError, TypeError) as error:
-        raise CorruptRecordError(f"{folder / 'run.json'} is not the configuration of a run: {error!r}") from None
+        return take(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise CorruptRecordError(f"{path} is not the configuration of a run: {error!r}") from None
 
 
 def _settings(

@@ -202,6 +202,7 @@ def test_eval_as_json_is_the_runs_own_evaluation(tiny, trained, capsys):
     assert main(["eval", str(trained), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     (recorded,) = [r for r in lines(trained / "evals.jsonl") if (r["split"], r["fraction"]) == ("test", 1.0)]
+    assert found.pop("problems_changed") is False
     assert found == {name: recorded[name] for name in found}
     assert main(["eval", str(trained), "--json", "--samples", "3"]) == 0
     assert "pass_at_3" in json.loads(capsys.readouterr().out)
@@ -213,8 +214,9 @@ def test_eval_as_json_is_the_runs_own_evaluation(tiny, trained, capsys):
         (["--k", "1,4"], "pass@4 asked of 2 response(s) a prompt: give --samples 4"),
         (["--samples", "1", "--k", "2"], "pass@2 asked of 1 response(s) a prompt: give --samples 2"),
         (["--k", "1,x"], "'x' is no whole number"),
-        (["--temperature", "-1"], "-1 is not a finite number >= 0"),
-        (["--temperature", "nan"], "nan is not a finite number >= 0"),
+        (["--temperature", "-1"], "-1 is neither 0 nor a finite number >= 0.001"),
+        (["--temperature", "nan"], "nan is neither 0 nor a finite number >= 0.001"),
+        (["--temperature", "1e-300"], "1e-300 is neither 0 nor a finite number >= 0.001"),
         (["--num-prompts", "21"], "21 prompts asked of split 'test', which has 20"),
         (["--out", "none/all.jsonl"], "the folder none does not exist"),
     ],
@@ -224,6 +226,33 @@ def test_eval_refuses_in_one_line(tiny, trained, capsys, words, message):
     line = capsys.readouterr().err
     assert message in line
     assert line.count("\n") == 1
+
+
+@pytest.fixture
+def copied(trained, tmp_path):
+    return Path(shutil.copytree(trained, tmp_path / "copied"))
+
+
+def test_eval_says_that_the_problems_have_changed(tiny, copied, capsys):
+    assert main(["eval", str(copied)]) == 0
+    assert "not those that the run was made with" not in capsys.readouterr().out
+    identity = json.loads((copied / "config.json").read_text())
+    identity["sources"]["problems"] = "of other data"
+    (copied / "config.json").write_text(json.dumps(identity))
+    assert main(["eval", str(copied)]) == 0
+    assert "not those that the run was made with" in capsys.readouterr().out
+    assert main(["eval", str(copied), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["problems_changed"] is True
+
+
+@pytest.mark.parametrize("name", ["run.json", "config.json"])
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"{", b"[]", b"{}", b"null"])
+def test_a_run_that_cannot_be_read_is_one_line(tiny, copied, capsys, name, content):
+    (copied / name).write_bytes(content)
+    assert main(["eval", str(copied)]) == 2
+    line = capsys.readouterr().err
+    assert line.count("\n") == 1
+    assert f"{copied / name} is not the configuration of a run" in line
 
 
 def test_a_greedy_evaluation_says_that_its_samples_are_equal(tiny, trained, capsys):

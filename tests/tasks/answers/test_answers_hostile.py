@@ -57,6 +57,13 @@ def test_what_is_not_worked_out_never_passes_symbolically(gold, answer, question
     assert grade(gold, answer, question, symbolic=says_yes).verdict == "wrong"
 
 
+@pytest.mark.parametrize(("num", "verdict"), [(199, "pass"), (200, "wrong")])
+def test_members_of_a_collection_are_compared_400_times_at_most(num, verdict):
+    answer = rf"\{{{', '.join(['1'] * num)}, 2\}}"
+    score = grade(r"\{1, 2\}", answer)
+    assert (score.verdict, "too many answers" in score.reason) == (verdict, verdict == "wrong")
+
+
 def test_functions_of_variables_are_still_compared_symbolically():
     assert grade(r"\tan x", r"\frac{\sin x}{\cos x}", "Simplify it.", symbolic=says_yes).value == 1
     assert grade(r"\int_0^x t dt", r"\sin x", symbolic=says_yes).value == 1

@@ -346,6 +346,8 @@ WITH_QUESTION = [
     ("52_8", "52", "What is 42 in base 8?", "pass"),
     ("52_8", "52", "What is 42 in base eight?", "pass"),
     ("52", "52_8", "What is 42 in base $8$?", "pass"),
+    ("52_8", "52", "What is the base 7 number 60 in another base?", "wrong"),
+    ("52", "52_8", "What is the base 7 number 103 in another base?", "wrong"),
     ("52", "52_8", "How many apples?", "wrong"),
     (r"\frac{3}{4}", "0.75", "Write $0.75$ as a common fraction.", "wrong"),  # an echo of the question
     (r"\frac{3}{4}", "x = 0.75", "Write $0.75$ as a common fraction.", "wrong"),
