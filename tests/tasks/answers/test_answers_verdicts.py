@@ -355,6 +355,9 @@ WITH_QUESTION = [
     (r"\frac{3}{4}", "3/4", "Is $3/4$ the chance?", "pass"),  # the gold answer's own form
     (r"\frac{2}{3}", r"\frac{24}{36}", r"Simplify $\dfrac{24}{36}$.", "wrong"),
     ("5", "10/2", "What is 10/2?", "wrong"),
+    ("500", r"5\times10^2", r"Write $5\times10^2$ without a power.", "wrong"),
+    ("500", r"5\times10^2", "How many are there?", "pass"),
+    ("1000/2", "500", "How many of the 500 are left?", "pass"),
     ("1000", "1,000", "Of 1,000 eggs none broke. How many are left?", "pass"),
     ("(a+5)(b+2)", "ab+2a+5b+10", "Factor $ab + 2a + 5b + 10$.", "wrong"),
     ("(a+5)(b+2)", "10+ab+2a+5b", "Factor $ab + 2a + 5b + 10$.", "wrong"),
