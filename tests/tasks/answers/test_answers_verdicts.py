@@ -355,6 +355,8 @@ WITH_QUESTION = [
     (r"\frac{3}{4}", "3/4", "Is $3/4$ the chance?", "pass"),  # the gold answer's own form
     (r"\frac{2}{3}", r"\frac{24}{36}", r"Simplify $\dfrac{24}{36}$.", "wrong"),
     ("5", "10/2", "What is 10/2?", "wrong"),
+    (r"\frac{3}{4}", "0.75", "Of 0.7512 meters what is left?", "pass"),
+    (r"\frac{1}{2}", "2/4", "Which is more, 2/4.5 or 12/4?", "pass"),
     ("500", r"5\times10^2", r"Write $5\times10^2$ without a power.", "wrong"),
     ("500", r"5\times10^2", "How many are there?", "pass"),
     ("1000/2", "500", "How many of the 500 are left?", "pass"),
