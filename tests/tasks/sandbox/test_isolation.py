@@ -1,6 +1,7 @@
 """Locked-in processes: nothing gets out, nothing is left behind, and the pool goes on."""
 
 import contextlib
+import multiprocessing
 import os
 import pathlib
 import shutil
@@ -184,6 +185,21 @@ def test_a_pool_that_is_closed_leaves_no_process():
     pool.close()
     assert not of_server(empty)
     assert not os.path.exists(empty)
+
+
+def test_a_fork_while_the_pool_is_locked_can_use_it(pool):
+    run(pool, "x = 1")
+    context = multiprocessing.get_context("fork")
+    queue = context.SimpleQueue()
+    child = context.Process(target=lambda: queue.put(run(pool, "x = 1", "x + 1")), daemon=True)
+    with pool._lock:  # as another thread may hold it
+        child.start()
+    child.join(30)
+    child.kill()
+    child.join()
+    assert not queue.empty()
+    assert queue.get()[1] == 2
+    assert run(pool, "x = 2", "x")[1] == 2
 
 
 @pytest.mark.parametrize("end", ["", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"])
