@@ -137,6 +137,18 @@ def test_ints_that_share_a_hash_are_few():
         crossed({k * (2**61 - 1): 0 for k in range(3000)}, budget=200_000)
 
 
+@pytest.mark.parametrize("kind", ["set", "frozenset", "dict"])
+@pytest.mark.parametrize(("num", "fine"), [(65, True), (66, False)])
+def test_few_keys_of_one_hash_are_built(kind, num, fine):
+    keys = [{"int": hex(k * (2**61 - 1))} for k in range(1, num + 1)]
+    data = {kind: [[key, 0] for key in keys] if kind == "dict" else keys}
+    if fine:
+        assert len(decode(data, 10**9)[0]) == num
+    else:
+        with pytest.raises(WireError, match="keys of one hash"):
+            decode(data, 10**9)
+
+
 @pytest.fixture
 def pipe():
     ends = os.pipe()
