@@ -6,6 +6,7 @@ import pytest
 
 import tasks
 from tasks import contract
+from tasks.arithmetic import Arithmetic
 from tasks.drawn import DrawnTask, WordedTask, starts_after
 
 WORDED = ("arithmetic", "countdown", "synthesis")
@@ -77,3 +78,12 @@ def test_examples_are_drawn_once():
 @pytest.mark.parametrize(("response", "starts"), [("", [0]), ("ab", [0]), ("a;b", [0, 2]), (";;", [0, 1, 2])])
 def test_starts_of_steps(response, starts):
     assert starts_after(";", response) == starts
+
+
+@pytest.mark.parametrize("split", ["train", "validation", "test"])
+def test_the_fingerprint_holds_problems_of_every_split(split):
+    class Other(Arithmetic):
+        def prompt(self, example):
+            return super().prompt(example) + ("?" if example.split == split else "")
+
+    assert Other().fingerprint() != Arithmetic().fingerprint()
