@@ -149,6 +149,12 @@ def test_few_keys_of_one_hash_are_built(kind, num, fine):
             decode(data, 10**9)
 
 
+@pytest.mark.parametrize("forged", [{"fraction": ["1/3"]}, {"complex": ["1j"]}, {"range": [True]}, {"range": ["3"]}])
+def test_parts_of_a_value_have_its_kind(forged):
+    with pytest.raises(WireError, match="that is none"):
+        decode(forged, BUDGET)
+
+
 @pytest.fixture
 def pipe():
     ends = os.pipe()
