@@ -279,6 +279,11 @@ def test_a_program_that_exits_has_no_function_to_call(end):
     assert verdicts(f"def f(x): return 2 * x\n{end}") == ["error"]
 
 
+def test_what_a_program_does_as_the_main_one_is_left_out_where_its_functions_are_called():
+    code = "def f(x): return 2 * x\nif __name__ == '__main__':\n    def f(x): return int(input())"
+    assert verdicts(code) == ["pass"] * 3
+
+
 def test_a_thread_that_ends_takes_no_server_with_it():
     found = []
     thread = threading.Thread(target=lambda: found.append(_mixed()))
