@@ -1,6 +1,7 @@
 """Locked-in processes: nothing gets out, nothing is left behind, and the pool goes on."""
 
 import contextlib
+import errno
 import multiprocessing
 import os
 import pathlib
@@ -105,6 +106,26 @@ def test_a_program_sees_no_files_and_is_nobody(pool):
     if os.geteuid() == 0:
         assert seen[2] is True
     assert seen[3] <= 3
+
+
+@pytest.mark.parametrize("call", ["os.kill(os.getpid(), 0)", "os.open('/nothing', os.O_RDONLY)", "os.getgroups()"])
+def test_system_calls_that_computing_does_not_need_are_refused_one_by_one(pool, call):
+    """An empty root and a namespace of its own would let them pass or fail otherwise."""
+    code = f"import os\ndef tried():\n    try: {call}\n    except OSError as error: return error.errno\n"
+    assert run(pool, code, "tried()")[1] == errno.EPERM
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="everybody else has no groups to give up")
+def test_a_program_is_in_no_group_of_its_parent(pool):
+    with pool.program(LIMITS) as program:
+        assert program.ask("load", code="x = 1", main=False, judged=[]) is None
+        states = [pathlib.Path(f"/proc/{pid}/status").read_text() for pid in of_pool(pool)]
+    programs = [dict(line.split(":", 1) for line in text.splitlines()) for text in states]
+    of_nobody = [state for state in programs if set(state["Uid"].split()) == {"65534"}]
+    assert of_nobody
+    for state in of_nobody:
+        assert state["Groups"].split() == []
+        assert set(state["Gid"].split()) == {"65534"}
 
 
 def test_a_program_cannot_write_to_what_it_was_given(pool):
