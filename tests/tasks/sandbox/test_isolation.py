@@ -116,16 +116,38 @@ def test_system_calls_that_computing_does_not_need_are_refused_one_by_one(pool, 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="everybody else has no groups to give up")
-def test_a_program_is_in_no_group_of_its_parent(pool):
-    with pool.program(LIMITS) as program:
-        assert program.ask("load", code="x = 1", main=False, judged=[]) is None
-        states = [pathlib.Path(f"/proc/{pid}/status").read_text() for pid in of_pool(pool)]
-    programs = [dict(line.split(":", 1) for line in text.splitlines()) for text in states]
-    of_nobody = [state for state in programs if set(state["Uid"].split()) == {"65534"}]
-    assert of_nobody
-    for state in of_nobody:
-        assert state["Groups"].split() == []
-        assert set(state["Gid"].split()) == {"65534"}
+def test_a_program_is_in_no_group_of_its_parent():
+    code = (
+        f"import pathlib, sys; sys.path[:0] = {sys.path!r}\n"
+        "from tasks.sandbox import servers\nfrom tasks.sandbox.outcome import Limits\n"
+        "with servers.process(Limits()) as program:\n"
+        "    program.ask('eval', text='1+1')\n"
+        "    for status in pathlib.Path('/proc').glob('[0-9]*/status'):\n"
+        "        state = dict(line.split(':', 1) for line in status.read_text().splitlines())\n"
+        "        if set(state['Uid'].split()) == {'65534'}: print(state['Gid'].split(), state['Groups'].split())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, extra_groups=[4, 27]
+    )
+    found = set(done.stdout.splitlines())
+    assert found == {"['65534', '65534', '65534', '65534'] []"}, (done.stdout, done.stderr)
+
+
+def test_what_a_program_has_started_ends_with_it(tmp_path, monkeypatch):
+    """With a child that is allowed to start processes, which no other test can see."""
+    child = shutil.copytree(server._CHILD, tmp_path / "child")
+    text = (child / "isolation.py").read_text()
+    assert text.count("        (resource.RLIMIT_NPROC, 0),\n") == 1
+    (child / "isolation.py").write_text(text.replace("        (resource.RLIMIT_NPROC, 0),\n", ""))
+    monkeypatch.setattr(server, "_CHILD", child)
+    pool = ServerPool(PROGRAM_MODULES, restrict=False)
+    try:
+        assert run(pool, "import os\nif os.fork() == 0:\n    while True: pass") == [None]
+        assert run(pool, "x = 1", "x") == [None, 1]
+        assert len(pool._all) == 1
+        assert len(of_pool(pool)) == 2
+    finally:
+        pool.close()
 
 
 def test_a_program_cannot_write_to_what_it_was_given(pool):
