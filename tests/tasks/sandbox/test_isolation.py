@@ -133,6 +133,17 @@ def test_a_program_is_in_no_group_of_its_parent():
     assert found == {"['65534', '65534', '65534', '65534'] []"}, (done.stdout, done.stderr)
 
 
+@pytest.mark.parametrize(("number", "verdict"), [(7, "memory"), (24, "timeout"), (11, "error"), (9, "error")])
+def test_the_signal_that_ends_a_program_is_its_cause(number, verdict):
+    pool = ServerPool(PROGRAM_MODULES, restrict=False)
+    try:
+        (failure,) = run(pool, f"import os\nos.kill(os.getpid(), {number})")
+        assert failure.verdict == verdict
+        assert number != 11 or "signal 11" in failure.reason
+    finally:
+        pool.close()
+
+
 def test_what_a_program_has_started_ends_with_it(tmp_path, monkeypatch):
     """With a child that is allowed to start processes, which no other test can see."""
     child = shutil.copytree(server._CHILD, tmp_path / "child")
@@ -142,7 +153,8 @@ def test_what_a_program_has_started_ends_with_it(tmp_path, monkeypatch):
     monkeypatch.setattr(server, "_CHILD", child)
     pool = ServerPool(PROGRAM_MODULES, restrict=False)
     try:
-        assert run(pool, "import os\nif os.fork() == 0:\n    while True: pass") == [None]
+        code = "import os\nr, w = os.pipe()\nif os.fork() == 0: os.read(r, 1)"  # waits for ever, and computes nothing
+        assert run(pool, code) == [None]
         assert run(pool, "x = 1", "x") == [None, 1]
         assert len(pool._all) == 1
         assert len(of_pool(pool)) == 2

@@ -299,6 +299,12 @@ def test_a_value_that_an_assertion_cannot_take_is_wrong_and_never_masked():
     assert verdicts("def f(x): return 'x'", close) == ["wrong", "wrong"]
 
 
+def test_helpers_of_the_tests_never_stand_in_for_a_value():
+    suite = Suite(read_checks(["assert abs(f(3) - 6) < 1e-9"]), support="_value0 = 6")
+    assert verdicts("def f(x): return 100", suite) == ["wrong"]
+    assert verdicts("def f(x): return 6", suite) == ["pass"]
+
+
 def test_values_are_compared_and_not_how_they_are_written():
     assert verdicts("def f(x): return str(2 * x)") == ["wrong"] * 3
     assert verdicts("def f(x): return 2.0 * x") == ["pass"] * 3
