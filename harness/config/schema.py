@@ -50,6 +50,20 @@ class PolicyConfig(Section):
         "that begins with ./ or ../ is seen from the folder of the configuration file",
     )
 
+    dtype: Literal["float32", "bfloat16"] = Field(
+        "float32",
+        description="of the weights in every pass; log-probabilities and the head are float32 with either, and the "
+        "optimizer keeps float32 copies of bfloat16 weights",
+    )
+    chat: bool = Field(False, description="a prompt is a user's message in the pretrained model's chat template")
+    system: str = Field("", description="the chat's system message; empty for the template's own, if it has one")
+
+    @model_validator(mode="after")
+    def _system_of_a_chat(self) -> "PolicyConfig":
+        if self.system and not self.chat:
+            raise ValueError("a system message is part of a chat: set chat = true as well")
+        return self
+
 
 class TeacherConfig(PolicyConfig):
     """A frozen policy that objectives may learn from; it reads the student's tokens, so it shares its tokenizer."""
@@ -113,7 +127,6 @@ class UpdateConfig(Section):
 
     minibatches: int = Field(4, ge=1, description="optimizer steps an epoch; each gets whole groups")
     epochs: int = Field(1, ge=1, description="passes over a rollout")
-    micro_batch_rows: int = Field(16, ge=1, description="responses in one forward pass; changes memory, not results")
     learning_rate: float = Field(1e-4, gt=0, description="after warm-up")
     warmup_updates: int = Field(8, ge=0, description="updates over which the learning rate rises linearly from 0")
     adam_beta1: float = Field(0.9, ge=0, lt=1)
@@ -176,7 +189,17 @@ class EngineConfig(Section):
 
     threads: int = Field(1, ge=1, description="torch threads")
     device: str = Field("cpu", min_length=1)
-    logprob_chunk_tokens: int = Field(4096, ge=1, description="response tokens whose logits exist at one time")
+    micro_batch_tokens: int = Field(
+        4096, ge=1, description="tokens of prompts and responses in one forward pass; changes memory, not results"
+    )
+    logits_mib: float = Field(
+        64,
+        gt=0,
+        description="MiB of float32 logits that exist at one time; of more, the backward makes them again",
+    )
+    recompute: bool = Field(
+        False, description="the backward pass makes each layer's activations again: less memory, a third more work"
+    )
     checkpoint_every: int = Field(5, ge=1, description="iterations between checkpoints")
     sample_rows: int = Field(4, ge=0, description="responses an evaluation point writes to samples.jsonl")
 

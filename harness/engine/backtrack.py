@@ -31,6 +31,7 @@ class Undo:
             if name.startswith(_WEIGHTS):
                 before = self._state[name]
                 value.copy_(before + factor * (value - before))
+        self._optimizer.sync()
 
     def undo(self, *, counted: bool) -> None:
         """Put parameters and moments back; the step stays counted as an update or does not."""
@@ -52,6 +53,7 @@ class Undo:
         for name, value in self._optimizer.tensors():
             if name.startswith(_WEIGHTS):
                 value.copy_(tensors[name])
+        self._optimizer.sync()
 
 
 def hold(run: Run, undo: Undo, measure: Callable[[], dict[str, float]], metrics: StepMetrics) -> bool:

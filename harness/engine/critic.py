@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from harness.engine.logprobs import model_input, wide
+from harness.engine.heads import wide
+from harness.engine.packing import pack, packed_states
 from harness.engine.policy import Policy
 
 __all__ = ["Critic"]
@@ -26,7 +27,6 @@ class Critic(nn.Module):
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
         self.body.requires_grad_(True)
-        self._pad_id = policy.tokenizer.pad_id
 
     def values(self, prompts: Sequence[Sequence[int]], ids: Tensor, mask: Tensor, *, bootstrap: bool) -> Tensor:
         """Return the value of the state before each response token and, if asked, of the state after the last one.
@@ -44,10 +44,6 @@ class Critic(nn.Module):
         if bootstrap:
             first = torch.ones_like(mask[:, :1])
             states = torch.cat([first, mask], 1)  # [B, T+1]: n_i + 1 states of a row with n_i tokens
-        hidden = self.body(
-            input_ids=model_input(prompts, ids, mask, self._pad_id, drop_last=not bootstrap), use_cache=False
-        ).last_hidden_state
-        rows, tokens = states.nonzero(as_tuple=True)
-        lengths = torch.tensor([len(prompt) for prompt in prompts], device=ids.device)
-        flat = wide(self.head(hidden[rows, lengths[rows] - 1 + tokens])[:, 0])
+        hidden = packed_states(self.body, pack(prompts, ids, mask, last=bootstrap))
+        flat = self.head(wide(hidden))[:, 0]
         return flat.new_zeros(states.shape).masked_scatter(states, flat)

@@ -16,7 +16,7 @@ from harness.compatibility import exact_fields, requirements
 from harness.config.errors import UserError
 from harness.config.schema import PolicyConfig, RunConfig
 from harness.engine.embedded import PRESETS
-from harness.engine.flops import TRAIN_FACTOR, ModelShape
+from harness.engine.flops import TRAIN_FACTOR, ModelShape, PassRows
 from harness.engine.ledger import MAX_SHRINKS
 from harness.engine.tokenizer import CharTokenizer
 
@@ -52,16 +52,17 @@ def estimate_cell(config: RunConfig) -> Estimate:
     region = plugins.trust_region(config.trust_region)
     requires = requirements(config)
     shortest, longest = _prompt_tokens(config)
-    rows, prompts = config.rollout.num_prompts * config.rollout.group_size, config.rollout.num_prompts
+    group, prompts = config.rollout.group_size, config.rollout.num_prompts
+    rows = prompts * group
     epochs, minibatches = config.update.epochs, config.update.minibatches
     smallest = _rollout_flops(config, shape, requires, shortest, 1, rounds=1, replays=0)
-    smallest += _epoch_flops(shape, requires, shortest, 1, rows) // minibatches
+    smallest += _epoch_flops(shape, requires, PassRows.of_groups(prompts, group, shortest, 1)) // minibatches
     limit, rounds, replays = config.rollout.max_response_tokens, 1 + config.rollout.max_resamples, _replays(config)
     iteration = _rollout_flops(config, shape, requires, longest, limit, rounds=rounds, replays=replays)
-    iteration += epochs * _epoch_flops(shape, requires, longest, limit, rows + replays)
+    iteration += epochs * _epoch_flops(shape, requires, PassRows.of_groups(prompts, group, longest, limit, replays))
     probes = {"before_step": 0, "after_rollout": 1, "after_step": minibatches * epochs * (1 + MAX_SHRINKS)}
-    probed = [longest] * (rows // minibatches), [limit] * (rows // minibatches)
-    probe = shape.response_forward(*probed) + len(exact_fields(requires)) * shape.head(sum(probed[1]))
+    probed = PassRows.of_groups(prompts // minibatches, group, longest, limit)
+    probe = shape.response_forward(probed) + len(exact_fields(requires)) * shape.head(sum(probed.responses))
     iteration += probes[region.measured] * probe
     extra = ("greedy_rewards" in requires) + (config.shaping.name != "none")  # responses a prompt beside the group's
     per_iteration = {
@@ -101,9 +102,11 @@ def _pretrained_config(name: str) -> Mapping[str, Any]:
     file = Path(name) / "config.json"
     if file.is_file():
         return json.loads(file.read_text(encoding="utf-8"))
-    from transformers import AutoConfig  # takes a second: only where a hub name asks for it
+    from transformers import AutoConfig  # takes a second: only where a hub name or a GGUF file asks for it
 
-    return AutoConfig.from_pretrained(name).to_dict()
+    from harness.engine.pretrained import locate
+
+    return AutoConfig.from_pretrained(**locate(name)).to_dict()
 
 
 def _prompt_tokens(config: RunConfig) -> tuple[int, int]:
@@ -132,34 +135,33 @@ def _rollout_flops(
     replays: int,
 ) -> int:
     """Return the FLOPs of ``rounds`` of sampling responses of one length, and of the passes over the rollout."""
-    prompts, rows = config.rollout.num_prompts, config.rollout.num_prompts * config.rollout.group_size
+    prompts, group = config.rollout.num_prompts, config.rollout.group_size
+    rows = prompts * group
 
     def sampled(count: int) -> int:
         decoded = sum(shape.decode(count, count * (prompt + t)) for t in range(1, response))
         return shape.prefill([prompt] * prompts) + decoded
 
-    def scored(count: int, of: ModelShape = shape) -> int:
-        return of.response_forward([prompt] * count, [response] * count)
-
-    total = rounds * sampled(rows) + scored(rows) + ("ref_logprobs" in requires) * scored(rows + replays)
+    fresh = PassRows.of_groups(prompts, group, prompt, response)
+    whole = PassRows.of_groups(prompts, group, prompt, response, replays)
+    total = rounds * sampled(rows) + shape.response_forward(fresh)
+    total += ("ref_logprobs" in requires) * shape.response_forward(whole)
     if "greedy_rewards" in requires:
         total += sampled(prompts)
     if config.shaping.name != "none":
-        total += sampled(prompts) + scored(prompts)
+        total += sampled(prompts) + shape.response_forward(PassRows.of_groups(prompts, 1, prompt, response))
     if "teacher_logprobs" in requires:
-        total += scored(rows + replays, _policy_shape(config.teacher))
+        total += _policy_shape(config.teacher).response_forward(whole)
     if requires & {"values", "old_values"}:
-        count = rows + replays
-        total += shape.values_forward([prompt] * count, [response] * count, bootstrap=True)
+        total += shape.values_forward(whole, bootstrap=True)
     return total
 
 
-def _epoch_flops(shape: ModelShape, requires: frozenset[str], prompt: int, response: int, rows: int) -> int:
-    """Return the FLOPs of the updates of one pass over ``rows`` responses."""
-    lengths, tokens = ([prompt] * rows, [response] * rows), rows * response
-    prepass, anchors = "step_logprobs" in requires, len(exact_fields(requires)) * shape.head(tokens)
-    total = (TRAIN_FACTOR + prepass) * shape.response_forward(*lengths) + anchors
+def _epoch_flops(shape: ModelShape, requires: frozenset[str], rows: PassRows) -> int:
+    """Return the FLOPs of the updates of one pass over ``rows``."""
+    prepass, anchors = "step_logprobs" in requires, len(exact_fields(requires)) * shape.head(sum(rows.responses))
+    total = (TRAIN_FACTOR + prepass) * shape.response_forward(rows) + anchors
     total += prepass * ("projection_gap" in requires) * anchors
     if requires & {"values", "old_values"}:
-        total += TRAIN_FACTOR * shape.values_forward(*lengths, bootstrap=False)
+        total += TRAIN_FACTOR * shape.values_forward(rows, bootstrap=False)
     return total

@@ -14,7 +14,8 @@ from harness.config.errors import CorruptRecordError, UserError
 from harness.config.loading import resolve_run
 from harness.config.schema import EvalConfig, RunConfig
 from harness.engine.ledger import Work
-from harness.engine.policy import Policy, load_policy, load_weights
+from harness.engine.loading import load_policy
+from harness.engine.policy import Policy, load_weights
 from harness.engine.sampler import sample
 from harness.engine.streams import uniforms
 from harness.scoring import Group, examples_of, sample_row, score_pairs, summarise, vote_answers
@@ -130,7 +131,7 @@ def _extend(
             result.work.add(part)
 
     asked = [task.prompt(example) for example in chosen]
-    prompts = [policy.tokenizer.encode(text) for text in asked]
+    prompts = [policy.tokenizer.prompt_ids(text) for text in asked]
     drawn = sample(policy, prompts, noise, temperature=temperature, charge=book)
     lengths = drawn.mask.sum(1).tolist()
     texts = [policy.tokenizer.decode(row[:n]) for row, n in zip(drawn.ids.tolist(), lengths, strict=True)]

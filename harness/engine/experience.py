@@ -94,6 +94,13 @@ class Experience:
         return self.mask.sum(1).tolist()
 
     @property
+    def leads(self) -> list[bool]:
+        """Whether a row is the first one of its prompt."""
+        first: dict[int, int] = {}
+        prompts = self.prompt_of_row.tolist()
+        return [first.setdefault(prompt, place) == place for place, prompt in enumerate(prompts)]
+
+    @property
     def window_mask(self) -> Tensor:
         """[N, T] bool, tokens sampled in this iteration."""
         columns = torch.arange(self.mask.shape[1], device=self.mask.device)

@@ -5,13 +5,15 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from harness.engine.anchors import Anchored, exact_kl
-from harness.engine.policy import Policy, pad_right
+from harness.engine.heads import Head, wide, wide_head
+from harness.engine.packing import pack, packed_states
+from harness.engine.policy import Policy
 
-__all__ = ["Scored", "model_input", "response_positions", "score_responses", "wide"]
+__all__ = ["Scored", "score_responses"]
 
 
 @dataclass
@@ -30,25 +32,6 @@ class Scored:
     entropy: Tensor
     exact: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
     states: Tensor | None = None
-
-
-def wide(x: Tensor) -> Tensor:
-    """Return ``x`` in float32, or as it is if it is float64: half precision rounds a ratio of 1 + 4e-4 to 1."""
-    return x if x.dtype == torch.float64 else x.float()
-
-
-def response_positions(prompt_lengths: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Return rows and columns of the input positions that predict the masked tokens of ``mask`` [B, T]."""
-    rows, tokens = mask.nonzero(as_tuple=True)
-    return rows, prompt_lengths[rows] - 1 + tokens
-
-
-def model_input(prompts: Sequence[Sequence[int]], ids: Tensor, mask: Tensor, pad_id: int, *, drop_last: bool) -> Tensor:
-    """Return prompts and responses as one right-padded input [B, W], each response without its last token if asked."""
-    lengths = mask.sum(1).tolist()
-    keep = [max(n - int(drop_last), 0) for n in lengths]
-    rows = [[*prompt, *row[:n]] for prompt, row, n in zip(prompts, ids.tolist(), keep, strict=True)]
-    return pad_right(rows, pad_id, ids.device)
 
 
 def score_responses(
@@ -76,19 +59,17 @@ def score_responses(
         exact: divergences over the vocabulary to compute as well, by name.
         keep_states: return the hidden states too.
     """
-    hidden = policy.hidden(model_input(prompts, ids, mask, policy.tokenizer.pad_id, drop_last=True))
-    lengths = torch.tensor([len(prompt) for prompt in prompts], device=ids.device)
-    rows, columns = response_positions(lengths, mask)
-    states, tokens = hidden[rows, columns], ids[mask]
+    states, tokens = packed_states(policy.body, pack(prompts, ids, mask)), ids[mask]
     kept = [part.states[mask] for part in exact.values()]
+    head = wide_head(policy.head)
     recompute = len(tokens) > chunk_tokens and torch.is_grad_enabled()
     chunks: list[tuple[Tensor, ...]] = []
     for begin in range(0, len(tokens), chunk_tokens):
         window = slice(begin, begin + chunk_tokens)
         parts = [part.of(flat[window]) for part, flat in zip(exact.values(), kept, strict=True)]
-        job = (policy.head, states[window], tokens[window], temperature, entropy_gradient, parts)
+        job = (head, states[window], tokens[window], temperature, entropy_gradient, parts)
         chunks.append(checkpoint(_score_chunk, *job, use_reentrant=False) if recompute else _score_chunk(*job))
-    zeros = wide(hidden.new_zeros(mask.shape))
+    zeros = wide(states.new_zeros(mask.shape))
     flat = [torch.cat(parts) for parts in zip(*chunks, strict=True)]
     laid_out = [zeros.masked_scatter(mask, values) for values in flat] or [zeros] * (2 + len(exact))
     return Scored(
@@ -105,7 +86,7 @@ def _laid_out(states: Tensor, mask: Tensor) -> Tensor:
 
 
 def _score_chunk(
-    head: nn.Module,
+    head: Head,
     states: Tensor,
     tokens: Tensor,
     temperature: float,
@@ -113,7 +94,7 @@ def _score_chunk(
     anchors: Sequence[Anchored],
 ) -> tuple[Tensor, ...]:
     """Return log-probabilities and entropies [K] of ``tokens`` [K] from ``states`` [K, D], then divergences [K]."""
-    logprobs = torch.log_softmax(wide(head(states)) / temperature, dim=-1)  # [K, V]
+    logprobs = torch.log_softmax(head(states) / temperature, dim=-1)  # [K, V]
     with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
         source = logprobs if entropy_gradient else logprobs.detach()
         entropy = -(source.exp() * source).sum(-1)
@@ -122,7 +103,7 @@ def _score_chunk(
     for anchor in anchors:
         known = (anchor.states != 0).any(-1)  # a replayed row has no states of the old policy
         with torch.no_grad():
-            other = torch.log_softmax(wide(anchor.head(anchor.states)) / temperature, dim=-1)
+            other = torch.log_softmax(wide_head(anchor.head)(anchor.states) / temperature, dim=-1)
         if anchor.project is not None:
             projected = torch.where(known[:, None], anchor.project(logprobs, other), logprobs)
             seen, other = projected if anchor.replaces else seen, projected.detach()

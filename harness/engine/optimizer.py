@@ -16,7 +16,8 @@ class Optimizer:
     """AdamW on the parameters of one model.
 
     Warm-up matters more than its length: a fresh Adam turns the noise of the first, rarely informative groups into
-    steps of full size.
+    steps of full size. Parameters in half precision have float32 copies here, which are what is stepped, recorded and
+    restored: most steps are smaller than half precision can tell.
     """
 
     def __init__(
@@ -30,9 +31,11 @@ class Optimizer:
         betas: tuple[float, float] = (0.9, 0.99),
         weight_decay: float = 0.0,
     ) -> None:
-        self._named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+        trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+        self._named = [(name, _stepped(p)) for name, p in trained]
+        self._halves = [(p, copy) for (_, p), (_, copy) in zip(trained, self._named, strict=True) if p is not copy]
         self._adam = torch.optim.AdamW(
-            [p for _, p in self._named], lr=learning_rate, betas=betas, weight_decay=weight_decay, foreach=True
+            [p for _, p in self._named], lr=learning_rate, betas=betas, weight_decay=weight_decay, fused=True
         )
         self.what = what
         self._learning_rate = learning_rate
@@ -44,6 +47,8 @@ class Optimizer:
     def zero_grad(self) -> None:
         """Forget the gradient."""
         self._adam.zero_grad(set_to_none=True)
+        for half, _ in self._halves:
+            half.grad = None
 
     def clip(self) -> float:
         """Clip the gradient and return the norm it had.
@@ -51,6 +56,8 @@ class Optimizer:
         Raises:
             NonFinite: the norm is NaN or infinite.
         """
+        for half, copy in self._halves:
+            copy.grad, half.grad = None if half.grad is None else half.grad.float(), None
         norm = float(nn.utils.clip_grad_norm_([p for _, p in self._named], self._max_grad_norm))
         if not torch.isfinite(torch.tensor(norm)):
             raise NonFinite(f"gradient norm of the {self.what} is {norm} at its update {self.steps + 1}")
@@ -64,9 +71,16 @@ class Optimizer:
         self._adam.step()
         self.steps += 1
         self.moment_steps += 1
+        self.sync()
+
+    @torch.no_grad()
+    def sync(self) -> None:
+        """Bring the model to the values of ``tensors`` after they have been changed in place."""
+        for half, copy in self._halves:
+            half.copy_(copy)
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
-        """Yield the names and values of parameters and moments."""
+        """Yield the names and values of parameters and moments; after changes in place, call ``sync``."""
         for name, parameter in self._named:
             yield f"weights.{name}", parameter.detach()
             state = self._adam.state.get(parameter, {})
@@ -85,10 +99,11 @@ class Optimizer:
                 else:
                     zeros = torch.zeros_like(parameter)
                     self._adam.state[parameter] = {
-                        "step": torch.tensor(float(moment_steps)),
+                        "step": torch.tensor(float(moment_steps), device=parameter.device),
                         "exp_avg": tensors.get(f"exp_avg.{name}", zeros).clone(),
                         "exp_avg_sq": tensors.get(f"exp_avg_sq.{name}", zeros).clone(),
                     }
+        self.sync()
 
     def snapshot(self) -> list[Tensor]:
         """Return a copy of the parameters."""
@@ -100,3 +115,11 @@ class Optimizer:
         self.steps -= 1
         for (_, parameter), value in zip(self._named, snapshot, strict=True):
             parameter.copy_(value)
+        self.sync()
+
+
+def _stepped(parameter: nn.Parameter) -> Tensor:
+    """Return what is stepped in place of a parameter: itself, or a float32 copy of half precision."""
+    if parameter.dtype in (torch.float32, torch.float64):
+        return parameter
+    return parameter.detach().float().requires_grad_()

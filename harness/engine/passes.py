@@ -1,6 +1,6 @@
 """Passes without gradients over a rollout, in the micro-batches of its updates, charged as they go."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor
 from harness.compatibility import exact_fields
 from harness.engine.anchors import AnchorStates, anchored, wanted
 from harness.engine.experience import Experience
-from harness.engine.flops import ModelShape, input_lengths
+from harness.engine.flops import ModelShape, PassRows
 from harness.engine.ledger import Work
 from harness.engine.logprobs import Scored, score_responses
 from harness.engine.policy import Policy
@@ -21,12 +21,13 @@ from objectives.trust_region.measured import Anchor
 __all__ = [
     "Plan",
     "anchor_work",
+    "chunk_tokens",
     "forward_work",
     "frozen_logprobs",
     "make_plan",
     "old_logprobs",
     "old_values",
-    "row_lengths",
+    "pass_rows",
     "score_rows",
     "value_work",
 ]
@@ -53,55 +54,79 @@ class Plan:
         return Plan(tuple(tuple(part for part in minibatch if len(part)) for minibatch in kept))
 
 
-def make_plan(experience: Experience, minibatches: int, micro_batch_rows: int, *, seed: int, iteration: int) -> Plan:
+def make_plan(experience: Experience, minibatches: int, micro_batch_tokens: int, *, seed: int, iteration: int) -> Plan:
     """Deal the prompts of a rollout, with all their groups, to minibatches, in an order keyed by seed and iteration.
 
-    Within a minibatch rows are sorted by length, so that a micro-batch pads little.
+    Within a minibatch the responses to a prompt stay together, so that a micro-batch computes few prompts, and prompts
+    are sorted by their longest response.
     """
     generator = torch.Generator().manual_seed(key(seed, "minibatches", iteration) % 2**63)
     order = torch.randperm(int(experience.prompt_of_row.max()) + 1, generator=generator)
-    lengths = torch.tensor([len(p) + n for p, n in zip(experience.prompts, experience.lengths, strict=True)])
-    minibatch_rows = [
-        torch.isin(experience.prompt_of_row, chosen).nonzero()[:, 0] for chosen in order.chunk(minibatches)
-    ]
-    ordered = [rows[lengths[rows].argsort(stable=True)] for rows in minibatch_rows]
-    return Plan(tuple(_micro_batches(rows, experience.origin, micro_batch_rows) for rows in ordered))
+    lengths, prompts, origins = experience.lengths, experience.prompt_of_row.tolist(), experience.origin.tolist()
+    longest: dict[int, int] = {}
+    for prompt, length in zip(prompts, lengths, strict=True):
+        longest[prompt] = max(length, longest.get(prompt, 0))
+    found: list[tuple[Tensor, ...]] = []
+    for chosen in order.chunk(minibatches):
+        rows = torch.isin(experience.prompt_of_row, chosen).nonzero()[:, 0].tolist()
+        rows.sort(key=lambda i: (origins[i], longest[prompts[i]], prompts[i], lengths[i]))
+        found.append(_micro_batches(rows, experience, micro_batch_tokens))
+    return Plan(tuple(found))
 
 
-def _micro_batches(rows: Tensor, origin: Tensor, micro_batch_rows: int) -> tuple[Tensor, ...]:
-    """Split ``rows``; no micro-batch holds rows of two origins, so that a pass over one cuts as the update does."""
-    kinds = [rows[origin[rows] == kind] for kind in origin[rows].unique()]
-    return tuple(part for kind in kinds for part in kind.split(micro_batch_rows))
+def _micro_batches(rows: list[int], experience: Experience, micro_batch_tokens: int) -> tuple[Tensor, ...]:
+    """Split ``rows`` where their tokens, each prompt once, would be more; a row that is more by itself stands alone.
+
+    No micro-batch holds rows of two origins, so that a pass over one cuts as the update does.
+    """
+    parts: list[list[int]] = []
+    room, origin = 0, -1
+    known: set[tuple[int, ...]] = set()
+    lengths, origins = experience.lengths, experience.origin.tolist()
+    for i in rows:
+        prompt, length, kind = tuple(experience.prompts[i]), lengths[i], origins[i]
+        needed = length + (0 if prompt in known else len(prompt))
+        if not parts or needed > room or kind != origin:
+            parts.append([])
+            room, origin, known = micro_batch_tokens, kind, set()
+            needed = length + len(prompt)
+        parts[-1].append(i)
+        known.add(prompt)
+        room -= needed
+    return tuple(torch.tensor(part, dtype=torch.int64) for part in parts)
 
 
-def forward_work(shape: ModelShape, prompts: Sequence[int], responses: Sequence[int], times: int = 1) -> Work:
-    """Return the work of ``times`` forward passes over responses padded to the longest row."""
-    widest = max(input_lengths(prompts, responses))
-    padded = shape.body([widest] * len(prompts)) + shape.head(sum(responses))
-    return Work(flops=times * shape.response_forward(prompts, responses), executed_flops=times * padded)
+def forward_work(shape: ModelShape, rows: PassRows, times: int = 1) -> Work:
+    """Return the work of ``times`` forward passes over responses."""
+    executed = shape.packed_body(rows) + shape.head(sum(rows.responses))
+    return Work(flops=times * shape.response_forward(rows), executed_flops=times * executed)
 
 
-def value_work(
-    shape: ModelShape, prompts: Sequence[int], responses: Sequence[int], times: int = 1, *, bootstrap: bool
-) -> Work:
-    """Return the work of ``times`` forward passes of a critic over responses padded to the longest row."""
-    extra = int(bootstrap)
-    widest = max(input_lengths(prompts, responses)) + extra
-    padded = shape.body([widest] * len(prompts)) + shape.value_head(sum(responses) + extra * len(prompts))
-    useful = shape.values_forward(prompts, responses, bootstrap=bootstrap)
-    return Work(flops=times * useful, executed_flops=times * padded)
+def value_work(shape: ModelShape, rows: PassRows, times: int = 1, *, bootstrap: bool) -> Work:
+    """Return the work of ``times`` forward passes of a critic over responses."""
+    states = sum(rows.responses) + int(bootstrap) * len(rows.responses)
+    executed = shape.packed_body(rows, last=bootstrap) + shape.value_head(states)
+    return Work(flops=times * shape.values_forward(rows, bootstrap=bootstrap), executed_flops=times * executed)
+
+
+def chunk_tokens(run: Run, policy: Policy) -> int:
+    """Return the response tokens whose logits fit into ``engine.logits_mib``, at least one."""
+    return max(1, int(run.config.engine.logits_mib * 2**20) // (4 * policy.shape.vocab_size))
 
 
 def anchor_work(run: Run, experience: Experience, rows: Tensor) -> Work:
     """Return the work of the anchors' heads for the exact divergences that the run requires."""
-    flops = len(exact_fields(run.requires)) * run.policy.shape.head(sum(row_lengths(experience, rows)[1]))
+    flops = len(exact_fields(run.requires)) * run.policy.shape.head(sum(pass_rows(experience, rows).responses))
     return Work(flops=flops, executed_flops=flops)
 
 
-def row_lengths(experience: Experience, rows: Tensor) -> tuple[list[int], list[int]]:
-    """Return the prompt and response lengths of ``rows``, tokens."""
-    lengths = experience.lengths
-    return [len(experience.prompts[i]) for i in rows.tolist()], [lengths[i] for i in rows.tolist()]
+def pass_rows(experience: Experience, rows: Tensor) -> PassRows:
+    """Return the lengths of ``rows``, and which of them share or bring a prompt."""
+    chosen, lengths, leads = rows.tolist(), experience.lengths, experience.leads
+    known: dict[tuple[int, ...], int] = {}
+    keys = [known.setdefault(tuple(experience.prompts[i]), len(known)) for i in chosen]
+    prompts = [len(experience.prompts[i]) for i in chosen]
+    return PassRows(prompts, [lengths[i] for i in chosen], keys, [leads[i] for i in chosen])
 
 
 def score_rows(
@@ -133,7 +158,7 @@ def score_rows(
         experience.ids[rows],
         experience.mask[rows],
         temperature=run.config.rollout.temperature,
-        chunk_tokens=run.config.engine.logprob_chunk_tokens,
+        chunk_tokens=chunk_tokens(run, policy),
         entropy_gradient=entropy_gradient,
         exact=anchored(run.requires, experience.anchors, rows, run.region.project, replaces=project) if exact else {},
         keep_states=keep_states,
@@ -160,7 +185,7 @@ def old_logprobs(run: Run, experience: Experience, plan: Plan) -> tuple[Tensor, 
     plan = plan.of(experience.origin != Origin.REPLAY)
 
     def compute(rows: Tensor) -> Tensor:
-        run.ledger.charge({"old": forward_work(run.policy.shape, *row_lengths(experience, rows))})
+        run.ledger.charge({"old": forward_work(run.policy.shape, pass_rows(experience, rows))})
         scored = score_rows(run, run.policy, experience, rows, keep_states=keep.wanted)
         keep.add(scored)
         return torch.cat([scored.logprobs, scored.entropy], 1)
@@ -201,7 +226,7 @@ def frozen_logprobs(run: Run, policy: Policy | None, phase: str, experience: Exp
     keep = _Keep(run, "reference") if phase == "reference" else None
 
     def compute(rows: Tensor) -> Tensor:
-        run.ledger.charge({phase: forward_work(policy.shape, *row_lengths(experience, rows))})
+        run.ledger.charge({phase: forward_work(policy.shape, pass_rows(experience, rows))})
         scored = score_rows(run, policy, experience, rows, keep_states=keep is not None and keep.wanted)
         if keep is not None:
             keep.add(scored)
@@ -220,7 +245,7 @@ def old_values(run: Run, experience: Experience, plan: Plan) -> Tensor | None:
         return None
 
     def compute(rows: Tensor) -> Tensor:
-        work = value_work(run.policy.shape, *row_lengths(experience, rows), bootstrap=True)
+        work = value_work(run.policy.shape, pass_rows(experience, rows), bootstrap=True)
         run.ledger.charge({"critic": work})
         prompts = [experience.prompts[i] for i in rows.tolist()]
         return critic.values(prompts, experience.ids[rows], experience.mask[rows], bootstrap=True)

@@ -4,7 +4,6 @@ Shapes in this room: B rows, T padded response tokens, W padded input tokens, D 
 """
 
 import copy
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,15 +13,15 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, Qwen3Config, Qwen3ForCausalLM
+from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from harness.config.errors import UserError
-from harness.config.schema import PolicyConfig
-from harness.engine.embedded import PRESETS, start_file
+from harness.engine.embedded import PRESETS
 from harness.engine.flops import ModelShape
-from harness.engine.tokenizer import CharTokenizer, HubTokenizer, Tokenizer
+from harness.engine.packing import ATTENTION
+from harness.engine.tokenizer import CharTokenizer, Tokenizer
 
-__all__ = ["Policy", "build_preset", "load_policy", "load_weights", "pad_right", "read_weights"]
+__all__ = ["Policy", "build_preset", "load_weights", "pad_right", "read_weights"]
 
 
 @dataclass
@@ -33,11 +32,13 @@ class Policy:
         model: a transformers causal LM in evaluation mode: dropout is off in every pass, or ratios would not be 1.
         tokenizer: of the model.
         shape: for the FLOP ledger.
+        context: tokens that it takes at most, None where it does not say.
     """
 
     model: Any
     tokenizer: Tokenizer
     shape: ModelShape
+    context: int | None = None
 
     @property
     def body(self) -> nn.Module:
@@ -58,14 +59,7 @@ class Policy:
         """Return a copy that is never trained."""
         model = copy.deepcopy(self.model)
         model.requires_grad_(False)
-        return Policy(model, self.tokenizer, self.shape)
-
-    def hidden(self, input_ids: Tensor) -> Tensor:
-        """Return the last hidden states [B, W, D] of right-padded sequences.
-
-        Padding stands on the right and attention is causal, so no real token ever sees it and no mask is needed.
-        """
-        return self.body(input_ids=input_ids, use_cache=False).last_hidden_state
+        return Policy(model, self.tokenizer, self.shape, self.context)
 
 
 def pad_right(rows: Sequence[Sequence[int]], pad_id: int, device: torch.device) -> Tensor:
@@ -81,29 +75,10 @@ def build_preset(name: str, seed: int) -> Policy:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = Qwen3ForCausalLM(config)
-    return Policy(model.eval(), CharTokenizer(), ModelShape.from_config(config.to_dict()))
-
-
-def load_policy(config: PolicyConfig, task: str, device: str = "cpu") -> Policy:
-    """Return the policy that ``config`` names, in float32 and evaluation mode.
-
-    An embedded preset is loaded with ``config.weights`` or the warm start for ``task``; anything else is a directory or
-    hub name.
-
-    Raises:
-        UserError: no such warm start or model, or its files cannot be read.
-    """
-    if config.name in PRESETS:
-        policy = build_preset(config.name, seed=0)
-        load_weights(policy, start_file(config, task))
-    elif config.weights:
-        raise UserError(
-            f"weights = {config.weights!r} go into an embedded preset ({', '.join(PRESETS)}), not into {config.name!r}"
-        )
-    else:
-        policy = _load_pretrained(config.name)
-    policy.model.to(_device(device))
-    return policy
+    model.set_attn_implementation(ATTENTION)
+    return Policy(
+        model.eval(), CharTokenizer(), ModelShape.from_config(config.to_dict()), config.max_position_embeddings
+    )
 
 
 def load_weights(policy: Policy, path: Path) -> None:
@@ -126,31 +101,3 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         return load_file(path)
     except (OSError, SafetensorError) as error:
         raise UserError(f"cannot read the weights in {path}: {error}") from error
-
-
-def _load_pretrained(name: str) -> Policy:
-    try:
-        model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32)
-        tokenizer = AutoTokenizer.from_pretrained(name)
-        config = AutoConfig.from_pretrained(name).to_dict()
-    except (OSError, ValueError, json.JSONDecodeError) as error:
-        cause = str(error).strip().splitlines()[0]
-        known = ", ".join(PRESETS)
-        raise UserError(
-            f"policy {name!r} is neither an embedded preset ({known}) nor a loadable model: {cause}"
-        ) from None
-    try:
-        shape = ModelShape.from_config(config)
-    except KeyError as error:
-        raise UserError(f"policy {name!r} is no Llama-like model: its configuration lacks {error}") from None
-    return Policy(model.eval(), HubTokenizer(tokenizer), shape)
-
-
-def _device(name: str) -> torch.device:
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        cause = str(error).strip().splitlines()[0]
-        raise UserError(f"engine.device = {name!r} cannot be used here ({cause}); use 'cpu'") from None
-    return device

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from harness.engine.experience import Experience
-from harness.engine.passes import Plan, anchor_work, forward_work, row_lengths, score_rows
+from harness.engine.passes import Plan, anchor_work, forward_work, pass_rows, score_rows
 from harness.engine.run import Run
 from harness.engine.terms import divergence_weights, make_batch
 from objectives import Origin, Rollout, Targets
@@ -52,7 +52,7 @@ def measure(
     divergence, begin = 0.0, 0
     totals = {"kl_old": 0.0} if rollout.ref_logprobs is None else {"kl_old": 0.0, "kl_ref": 0.0}
     for part in parts:
-        work = forward_work(run.policy.shape, *row_lengths(experience, part))
+        work = forward_work(run.policy.shape, pass_rows(experience, part))
         work.add(anchor_work(run, experience, part))
         run.ledger.book("diagnostic", work) if free else run.ledger.charge({"probe": work})
         scored = score_rows(run, run.policy, experience, part, exact=True)

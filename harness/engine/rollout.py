@@ -87,7 +87,7 @@ def collect(
 
 def _greedy(policy: Policy, task: Task, examples: Sequence[Example], limit: int, ledger: Ledger) -> Judged:
     """Return what the greedy response to each example earned, charged as "greedy"."""
-    prompts = [policy.tokenizer.encode(task.prompt(example)) for example in examples]
+    prompts = [policy.tokenizer.prompt_ids(task.prompt(example)) for example in examples]
 
     def as_greedy(work: Mapping[str, Work]) -> None:
         (part,) = work.values()
@@ -121,7 +121,7 @@ def _sample_round(
     visits: Counter[str],
 ) -> _Round:
     """Sample and score a group for each example; ``visits`` counts what each has had in this rollout."""
-    prompts = [policy.tokenizer.encode(task.prompt(example)) for example in examples]
+    prompts = [policy.tokenizer.prompt_ids(task.prompt(example)) for example in examples]
     keys: list[str] = []
     for example in examples:  # an example met again, over the end of an epoch, must not repeat its responses
         again = visits[example.id]

@@ -11,9 +11,11 @@ from harness.config.schema import RunConfig
 from harness.engine.bingo import Bingo
 from harness.engine.critic import Critic
 from harness.engine.ledger import Ledger
+from harness.engine.loading import load_policy
 from harness.engine.optimizer import Optimizer
-from harness.engine.policy import Policy, load_policy
+from harness.engine.policy import Policy
 from harness.engine.prompts import Prompts
+from harness.engine.recompute import recompute_layers
 from harness.engine.replay import Replay
 from harness.engine.unfinished import Unfinished
 from harness.scoring import examples_of
@@ -101,6 +103,9 @@ def build_run(config: RunConfig) -> Run:
     requires = requirements(config)
     update = config.update
     critic = Critic(policy) if requires & {"values", "old_values"} else None
+    if config.engine.recompute:
+        for body in (policy.body, *([] if critic is None else [critic.body])):
+            recompute_layers(body)
     points = tuple(config.budget.amount * i / config.eval.points for i in range(1, config.eval.points))
     return Run(
         config=config,
@@ -177,7 +182,7 @@ def _load_teacher(config: RunConfig, student: Policy) -> Policy:
     teacher = load_policy(config.teacher, config.task.name, config.engine.device).frozen_copy()
     ours, theirs = student.tokenizer, teacher.tokenizer
     same = ours.eos_id == theirs.eos_id and ours.encode(_PROBE) == theirs.encode(_PROBE)
-    sizes = [shape.head_weights // shape.hidden_size for shape in (student.shape, teacher.shape)]
+    sizes = [shape.vocab_size for shape in (student.shape, teacher.shape)]
     if not same or sizes[0] != sizes[1]:
         raise UserError(f"teacher {config.teacher.name!r} reads other tokens than policy {config.policy.name!r}")
     return teacher

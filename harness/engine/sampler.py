@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
+from harness.config.errors import UserError
+from harness.engine.heads import wide_head
 from harness.engine.ledger import Work
 from harness.engine.policy import Policy
 from objectives import Finish
@@ -64,16 +66,23 @@ def sample(
     num_samples, limit = uniforms.shape[1:]
     draws = torch.from_numpy(uniforms.reshape(-1, limit)).to(policy.device)
     rows = len(prompts) * num_samples
-    pad_id, eos_id = policy.tokenizer.pad_id, policy.tokenizer.eos_id
+    pad_id = policy.tokenizer.pad_id
+    stops = torch.tensor(sorted(policy.tokenizer.stop_ids), device=policy.device)
     ids = torch.full((rows, limit), pad_id, dtype=torch.int64, device=policy.device)
     mask = torch.zeros((rows, limit), dtype=torch.bool, device=policy.device)
     logprobs = torch.zeros((rows, limit), device=policy.device)
 
     lengths = [len(prompt) for prompt in prompts]
     width = max(lengths)
+    if policy.context is not None and width + limit > policy.context:
+        raise UserError(
+            f"a prompt of {width} tokens and {limit} of its response do not fit into the policy's context of "
+            f"{policy.context} tokens: lower rollout.max_response_tokens, or leave such prompts out"
+        )
     charge({"prefill": _prefill_work(policy, lengths, rows)})
     cache, states, pads = _prefill(policy, prompts, width)
-    logits = policy.head(states).repeat_interleave(num_samples, 0)
+    head = wide_head(policy.head)
+    logits = head(states).repeat_interleave(num_samples, 0)
     cache.batch_repeat_interleave(num_samples)
     pads = pads.repeat_interleave(num_samples, 0)
 
@@ -85,7 +94,7 @@ def sample(
         logprobs[alive, position] = torch.where(going, chances, 0.0)
         ids[alive, position] = tokens
         mask[alive, position] = going
-        going = going & (tokens != eos_id)
+        going = going & ~torch.isin(tokens, stops)
         if position == limit - 1 or not going.any():
             break
         if going.sum() <= len(going) * (1 - _DROP_SHARE):
@@ -93,14 +102,14 @@ def sample(
             cache.batch_select_indices(kept)
             alive, tokens, pads, going = alive[kept], tokens[kept], pads[kept], going[kept]
         charge({"decode": _decode_work(policy, pads, going, width + position + 1)})
-        logits = policy.head(_decode(policy, cache, tokens, pads, width + position))
+        logits = head(_decode(policy, cache, tokens, pads, width + position))
 
-    return _finished(ids, mask, logprobs, eos_id)
+    return _finished(ids, mask, logprobs, stops)
 
 
-def _finished(ids: Tensor, mask: Tensor, logprobs: Tensor, eos_id: int) -> Samples:
+def _finished(ids: Tensor, mask: Tensor, logprobs: Tensor, stops: Tensor) -> Samples:
     """Return the samples, cut to the columns that one of them uses."""
-    ended = ((ids == eos_id) & mask).any(1)
+    ended = (torch.isin(ids, stops) & mask).any(1)
     finish = torch.where(ended, int(Finish.EOS), int(Finish.LENGTH)).to(torch.int8)
     used = int(mask.sum(1).max())
     return Samples(ids[:, :used], mask[:, :used], finish, logprobs[:, :used])
@@ -119,7 +128,7 @@ def _prefill(policy: Policy, prompts: Sequence[Sequence[int]], width: int) -> tu
     cache = DynamicCache(config=policy.model.config)
     states = policy.body(
         input_ids=input_ids,
-        attention_mask=_mask(policy, visible[:, None]),
+        attention_mask=visible[:, None],
         position_ids=(columns - pads[:, None]).clamp(min=0),
         cache=cache,
         use_cache=True,
@@ -132,19 +141,11 @@ def _decode(policy: Policy, cache: DynamicCache, tokens: Tensor, pads: Tensor, c
     visible = torch.arange(column + 1, device=policy.device) >= pads[:, None]  # [B, W]
     return policy.body(
         input_ids=tokens[:, None],
-        attention_mask=_mask(policy, visible[:, None, None]),
+        attention_mask=visible[:, None, None],
         position_ids=(column - pads)[:, None],
         cache=cache,
         use_cache=True,
     ).last_hidden_state[:, 0]
-
-
-def _mask(policy: Policy, visible: Tensor) -> Tensor:
-    """Return ``visible`` as the policy's attention wants it: the eager kernel adds its mask, where True would be 1."""
-    if policy.model.config._attn_implementation != "eager":
-        return visible
-    bias = torch.zeros(visible.shape, dtype=policy.model.dtype, device=visible.device)
-    return bias.masked_fill(~visible, torch.finfo(bias.dtype).min)
 
 
 def _draw(logits: Tensor, uniforms: Tensor, temperature: float) -> tuple[Tensor, Tensor]:

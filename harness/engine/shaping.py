@@ -20,10 +20,11 @@ from torch import Tensor
 
 from harness.engine.bingo import Counts
 from harness.engine.experience import Experience
-from harness.engine.flops import input_lengths
+from harness.engine.flops import PassRows
 from harness.engine.judging import Judged
 from harness.engine.ledger import Work
 from harness.engine.logprobs import score_responses
+from harness.engine.passes import chunk_tokens, forward_work
 from harness.engine.reward_parts import added_reward
 from harness.engine.run import Run
 from harness.engine.sampler import sample
@@ -109,18 +110,17 @@ def _draw_references(run: Run, experience: Experience) -> None:
         run.ledger.charge({"shaping": part})
 
     drawn = sample(reference, prompts, noise, temperature=config.rollout.temperature, charge=charge)
-    lengths = [len(prompt) for prompt in prompts], drawn.mask.sum(1).tolist()
-    padded = reference.shape.body([max(input_lengths(*lengths))] * len(prompts)) + reference.shape.head(sum(lengths[1]))
-    useful = reference.shape.response_forward(*lengths)
-    run.ledger.charge({"shaping": Work(flops=useful, executed_flops=padded)})
+    lengths, singles = drawn.mask.sum(1).tolist(), len(prompts)
+    rows = PassRows([len(prompt) for prompt in prompts], lengths, range(singles), [True] * singles)
+    run.ledger.charge({"shaping": forward_work(reference.shape, rows)})
     scored = score_responses(
         reference,
         prompts,
         drawn.ids,
         drawn.mask,
         temperature=config.rollout.temperature,
-        chunk_tokens=config.engine.logprob_chunk_tokens,
+        chunk_tokens=chunk_tokens(run, reference),
     )
     chosen = significant(scored.logprobs, drawn.mask, config.shaping.threshold).sum(1).tolist()
-    for example, length, many in zip(new, lengths[1], chosen, strict=True):
+    for example, length, many in zip(new, lengths, chosen, strict=True):
         run.bingo.references[example] = Counts(length - many, many)

@@ -1,6 +1,6 @@
 """Text to token ids and back: the character tokenizer of the embedded policies, and transformers' for others."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
 from harness.config.errors import UserError
@@ -13,9 +13,14 @@ class Tokenizer(Protocol):
 
     pad_id: int
     eos_id: int
+    stop_ids: frozenset[int]
 
     def encode(self, text: str) -> list[int]:
         """Return token ids, without an end token."""
+        ...
+
+    def prompt_ids(self, text: str) -> list[int]:
+        """Return what stands before the response to a prompt."""
         ...
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -34,6 +39,7 @@ class CharTokenizer:
     alphabet = "\n" + "".join(map(chr, range(32, 127)))
     pad_id = 0
     eos_id = 1
+    stop_ids = frozenset({1})
     vocab_size = len(alphabet) + 2
 
     def __init__(self) -> None:
@@ -49,24 +55,51 @@ class CharTokenizer:
                 "(newline and printable ASCII); use a pretrained policy for this task"
             ) from None
 
+    def prompt_ids(self, text: str) -> list[int]:
+        """Return the ids of ``text``: an embedded policy knows no chat."""
+        return self.encode(text)
+
     def decode(self, ids: Sequence[int]) -> str:
         """Return the characters of ``ids``; padding and end tokens vanish."""
         return "".join(self.alphabet[i - 2] for i in ids if i > 1)
 
 
 class HubTokenizer:
-    """A transformers tokenizer behind the engine's protocol; prompts are encoded as they stand."""
+    """A transformers tokenizer behind the engine's protocol.
 
-    def __init__(self, tokenizer: Any) -> None:
+    Args:
+        tokenizer: of a pretrained model.
+        stop_ids: tokens that end a response beside the tokenizer's own end token, as generation settings name them.
+        chat: prompts are a user's message in the tokenizer's chat template; else they are encoded as they stand.
+        system: the system message of the chat; "" for the template's own, if it has one.
+
+    Raises:
+        UserError: there is no end token, or no chat template where one is asked for.
+    """
+
+    def __init__(self, tokenizer: Any, stop_ids: Collection[int] = (), *, chat: bool = False, system: str = "") -> None:
+        name = tokenizer.name_or_path
         if tokenizer.eos_token_id is None:
-            raise UserError(f"the tokenizer of {tokenizer.name_or_path} has no end-of-sequence token")
-        self._tokenizer = tokenizer
+            raise UserError(f"the tokenizer of {name} has no end-of-sequence token")
+        if chat and not tokenizer.chat_template:
+            raise UserError(f"the tokenizer of {name} has no chat template: set policy.chat = false")
+        self._tokenizer, self._chat, self._system = tokenizer, chat, system
         self.eos_id: int = tokenizer.eos_token_id
         self.pad_id: int = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
+        self.stop_ids = frozenset({self.eos_id, *stop_ids})
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of ``text`` without special tokens."""
         return self._tokenizer.encode(text, add_special_tokens=False)
+
+    def prompt_ids(self, text: str) -> list[int]:
+        """Return what stands before the response to ``text``."""
+        if not self._chat:
+            return self.encode(text)
+        messages = [{"role": "system", "content": self._system}] if self._system else []
+        messages.append({"role": "user", "content": text})
+        written = self._tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+        return self.encode(written)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ``ids`` without special tokens."""

@@ -87,7 +87,7 @@ def _iterate(run: Run, recorder: Recorder) -> None:
     experience = _collect(run)
     _check_scored(run, experience)
     plan = passes.make_plan(
-        experience, config.update.minibatches, config.update.micro_batch_rows,
+        experience, config.update.minibatches, config.engine.micro_batch_tokens,
         seed=config.seed, iteration=run.iteration,
     )  # fmt: skip
     rollout = _score(run, experience, plan)

@@ -17,7 +17,7 @@ from harness.engine.experience import Experience
 from harness.engine.flops import TRAIN_FACTOR
 from harness.engine.ledger import BudgetExhausted, Work
 from harness.engine.metrics import StepMetrics
-from harness.engine.passes import Plan, anchor_work, forward_work, row_lengths, score_rows, value_work
+from harness.engine.passes import Plan, anchor_work, chunk_tokens, forward_work, pass_rows, score_rows, value_work
 from harness.engine.probe import measure
 from harness.engine.run import Run
 from harness.engine.streams import key
@@ -169,7 +169,7 @@ def _step_logprobs(run: Run, experience: Experience, parts: tuple[Tensor, ...], 
     projected = PROJECTION in run.requires
     scored: list[Tensor] = []
     for part in parts:
-        work = forward_work(run.policy.shape, *row_lengths(experience, part))
+        work = forward_work(run.policy.shape, pass_rows(experience, part))
         if projected:
             work.add(anchor_work(run, experience, part))
         run.ledger.charge({"prepass": work})
@@ -180,16 +180,19 @@ def _step_logprobs(run: Run, experience: Experience, parts: tuple[Tensor, ...], 
 
 def _step_work(run: Run, experience: Experience, targets: Targets, parts: tuple[Tensor, ...]) -> dict[str, Work]:
     """Return the work of one optimizer step by phase."""
-    shape, chunk = run.policy.shape, run.config.engine.logprob_chunk_tokens
+    shape, chunk = run.policy.shape, chunk_tokens(run, run.policy)
     policy, critic = Work(updates=1), Work()
     for part in parts:
-        lengths = row_lengths(experience, part)
-        policy.add(forward_work(shape, *lengths, times=TRAIN_FACTOR))
+        lengths = pass_rows(experience, part)
+        policy.add(forward_work(shape, lengths, times=TRAIN_FACTOR))
         anchors = anchor_work(run, experience, part)
         policy.add(anchors)
-        if sum(lengths[1]) > chunk:  # the heads' forward passes are made again in the backward one
-            policy.executed_flops += shape.head(sum(lengths[1])) + anchors.flops
+        if sum(lengths.responses) > chunk:  # the heads' forward passes are made again in the backward one
+            policy.executed_flops += shape.head(sum(lengths.responses)) + anchors.flops
         if run.critic is not None:
-            critic.add(value_work(shape, *lengths, times=TRAIN_FACTOR, bootstrap=False))
+            critic.add(value_work(shape, lengths, times=TRAIN_FACTOR, bootstrap=False))
+        if run.config.engine.recompute:  # the layers' forward passes likewise
+            for work in (policy, critic) if run.critic is not None else (policy,):
+                work.executed_flops += shape.recomputed_body(lengths)
     policy.trained_tokens = int(targets.loss_mask[torch.cat(parts)].sum())
     return {"update": policy, "critic": critic} if run.critic is not None else {"update": policy}

@@ -56,7 +56,7 @@ def demonstrations(
             careful = epoch * len(examples) + place < careful_only or style[index] < careful_share
             shown = {demonstration.style: demonstration for demonstration in task.demonstrations(examples[index])}
             response = policy.tokenizer.encode(shown["careful" if careful else "bare"].response)
-            yield policy.tokenizer.encode(task.prompt(examples[index])), [*response, policy.tokenizer.eos_id]
+            yield policy.tokenizer.prompt_ids(task.prompt(examples[index])), [*response, policy.tokenizer.eos_id]
 
 
 def warm_start(task_name: str, preset: str, number: int, steps: int) -> Policy:

@@ -45,7 +45,7 @@ def continued(run: Run) -> Experience | None:
         return None
     known = {example.id: example for example in run.task.examples("train")}
     examples = [known[one.example] for one in carried]
-    prompts = [run.policy.tokenizer.encode(run.task.prompt(example)) for example in examples]
+    prompts = [run.policy.tokenizer.prompt_ids(run.task.prompt(example)) for example in examples]
     drawn = _next_window(run, prompts)
     begin = torch.tensor([len(one.tensors["ids"]) for one in carried])
     lengths = begin + drawn.mask.sum(1)

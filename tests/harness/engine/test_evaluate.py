@@ -14,7 +14,7 @@ from harness.config.errors import UserError
 from harness.config.schema import Plugin, PolicyConfig
 from harness.engine import embedded, recorder
 from harness.engine.evaluate import Evaluation, evaluate
-from harness.engine.policy import load_policy
+from harness.engine.loading import load_policy
 from harness.reports.study import load_study
 from harness.sweeps.compact import compact
 from tasks.base import Example, Score

@@ -3,12 +3,13 @@
 import pytest
 import torch
 from tiny_engine import cell, make_config, make_policy
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 from harness.engine import sampler, train, update
 from harness.engine.critic import Critic
-from harness.engine.flops import TRAIN_FACTOR, ModelShape
+from harness.engine.flops import TRAIN_FACTOR, ModelShape, PassRows
 from harness.engine.ledger import Work
 from harness.engine.logprobs import score_responses
 from harness.engine.passes import forward_work, value_work
@@ -33,7 +34,8 @@ MODELS = {
 
 @pytest.fixture(params=MODELS)
 def eager(request):
-    return make_policy(attention="eager", **MODELS[request.param])
+    with sdpa_kernel(SDPBackend.MATH):  # attention by plain matrix products, which the counter sees one by one
+        yield make_policy(**MODELS[request.param])
 
 
 def counted(work):
@@ -101,15 +103,16 @@ def test_full_sequences_forward_and_backward(eager):
 
 def test_scoring_responses_of_one_length(eager):
     prompts = [[3, 4, 5], [6, 7, 8]]
-    forward = eager.shape.response_forward([3, 3], [5, 5])
+    forward = eager.shape.response_forward(PassRows([3, 3], [5, 5], [0, 1], [True, True]))
     assert counted(lambda: score(eager, prompts, [5, 5])) == forward
     assert counted(lambda: score(eager, prompts, [5, 5]).logprobs.sum().backward()) == TRAIN_FACTOR * forward
 
 
 def test_scoring_padded_responses_in_chunks_is_what_is_called_executed(eager):
     prompts, lengths = [[3, 4, 5, 9, 9], [6, 7, 8]], [2, 7]
-    work = forward_work(eager.shape, [5, 3], lengths)
-    assert work.flops == eager.shape.response_forward([5, 3], lengths)
+    rows = PassRows([5, 3], lengths, [0, 1], [True, True])
+    work = forward_work(eager.shape, rows)
+    assert work.flops == eager.shape.response_forward(rows)
     with torch.no_grad():
         assert counted(lambda: score(eager, prompts, lengths, chunk=4)) == work.executed_flops > work.flops
     trained = counted(lambda: score(eager, prompts, lengths, chunk=4).logprobs.sum().backward())
@@ -120,12 +123,13 @@ def test_the_critic_forward_and_backward(eager):
     critic = Critic(eager)
     ids, mask = responses([2, 7])
     prompts = [[3, 4, 5, 9, 9], [6, 7, 8]]
+    rows = PassRows([5, 3], [2, 7], [0, 1], [True, True])
     for bootstrap in (False, True):
-        work = value_work(eager.shape, [5, 3], [2, 7], bootstrap=bootstrap)
+        work = value_work(eager.shape, rows, bootstrap=bootstrap)
         with torch.no_grad():
             assert counted(lambda: critic.values(prompts, ids, mask, bootstrap=bootstrap)) == work.executed_flops  # noqa: B023
     trained = counted(lambda: critic.values(prompts, ids, mask, bootstrap=False).sum().backward())
-    assert trained == TRAIN_FACTOR * value_work(eager.shape, [5, 3], [2, 7], bootstrap=False).executed_flops
+    assert trained == TRAIN_FACTOR * value_work(eager.shape, rows, bootstrap=False).executed_flops
 
 
 def sampling(policy, prompts, uniforms):
@@ -162,8 +166,9 @@ def test_sampling_with_padding_and_finished_rows_is_what_is_called_executed(eage
     assert booked.generated_tokens < 3 * 4 * 6
 
 
+@pytest.mark.parametrize("recompute", [False, True])
 @pytest.mark.parametrize(("objective", "region"), [("grpo", "reference_penalty"), ("ppo", "dual")])
-def test_a_whole_run_is_counted_exactly(tiny, tmp_path, monkeypatch, objective, region):
+def test_a_whole_run_is_counted_exactly(tiny, tmp_path, monkeypatch, objective, region, recompute):
     counted_flops = []
 
     def step(*arguments):
@@ -176,11 +181,7 @@ def test_a_whole_run_is_counted_exactly(tiny, tmp_path, monkeypatch, objective, 
 
     def build(config):
         runs.append(loaded(config))
-        run = runs[0]
-        for model in (run.policy.model, run.critic and run.critic.body, run.reference and run.reference.model):
-            if model is not None:
-                model.set_attn_implementation("eager")
-        return run
+        return runs[0]
 
     monkeypatch.setattr(update, "_step", step)
     monkeypatch.setattr(train, "build_run", build)
@@ -188,12 +189,12 @@ def test_a_whole_run_is_counted_exactly(tiny, tmp_path, monkeypatch, objective, 
         objective={"name": objective},
         trust_region={"name": region},
         rollout={"num_prompts": 2, "group_size": 3, "max_response_tokens": 5},
-        update={"micro_batch_rows": 2},
         budget={"amount": 2},
         eval={"points": 1, "num_prompts": 2, "test_prompts": 2},
-        engine={"logprob_chunk_tokens": 5},
+        engine={"logits_mib": 5 * 98 * 4 / 2**20, "micro_batch_tokens": 30, "recompute": recompute},
     )
-    total = quickly_counted(lambda: cell(config, tmp_path / "cell"))
+    with sdpa_kernel(SDPBackend.MATH):
+        total = quickly_counted(lambda: cell(config, tmp_path / "cell"))
     phases = {name: work.executed_flops for name, work in runs[0].ledger.phases.items()}
     expected = {"prefill", "decode", "old", "update", "evaluation"}
     expected |= {"reference", "diagnostic"} if region == "reference_penalty" else {"critic", "probe"}

@@ -6,11 +6,13 @@ from tiny_engine import TINY, make_policy
 
 from harness.config.errors import UserError
 from harness.config.schema import PolicyConfig
-from harness.engine import embedded
+from harness.engine import embedded, pretrained
+from harness.engine.loading import load_policy
 from harness.engine.logprobs import score_responses
-from harness.engine.policy import build_preset, load_policy, pad_right
+from harness.engine.policy import build_preset, pad_right
 from harness.engine.sampler import sample
 from harness.engine.tokenizer import CharTokenizer
+from objectives import Finish
 
 
 def refused(**settings):
@@ -147,3 +149,87 @@ def test_a_model_with_dropout_has_ratio_one_on_policy_at_any_temperature(tmp_pat
     loaded.model.train()  # what the test would see if dropout were on
     wrong = score_responses(loaded, rows, drawn.ids, drawn.mask, temperature=0.6, chunk_tokens=8)
     assert (wrong.logprobs - drawn.logprobs)[drawn.mask].abs().max() > 1e-3
+
+
+TEMPLATE = (
+    "{% for m in messages %}[{{ m.role }}] {{ m.content }} {% endfor %}{% if add_generation_prompt %}[A]{% endif %}"
+)
+
+
+def chatty(folder, template=TEMPLATE, stops=(1, 4)):
+    """Save a model whose tokenizer knows a chat, and whose generation stops at two tokens."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    policy = make_policy(seed=4)
+    policy.model.generation_config.eos_token_id = list(stops)
+    policy.model.save_pretrained(folder)
+    vocabulary = {"[P]": 0, "[E]": 1, "a": 2, "b": 3, "[T]": 4, "[user]": 5, "[system]": 6, "[A]": 7}
+    words = Tokenizer(models.WordLevel(vocabulary, unk_token="[P]"))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    made = PreTrainedTokenizerFast(tokenizer_object=words, eos_token="[E]")
+    made.chat_template = template
+    made.save_pretrained(folder)
+    return str(folder)
+
+
+def test_a_prompt_is_a_users_message_where_a_chat_is_asked_for(tmp_path):
+    name = chatty(tmp_path)
+    plain = load_policy(PolicyConfig(name=name), "arithmetic").tokenizer
+    chat = load_policy(PolicyConfig(name=name, chat=True), "arithmetic").tokenizer
+    told = load_policy(PolicyConfig(name=name, chat=True, system="b b"), "arithmetic").tokenizer
+    assert plain.prompt_ids("a b") == [2, 3]
+    assert chat.prompt_ids("a b") == [5, 2, 3, 7]
+    assert told.prompt_ids("a b") == [6, 3, 3, 5, 2, 3, 7]
+    assert chat.encode("a b") == [2, 3]
+    assert plain.pad_id == plain.eos_id == 1  # no padding token of its own
+
+
+def test_every_token_that_stops_generation_ends_a_response(tmp_path):
+    policy = load_policy(PolicyConfig(name=chatty(tmp_path)), "arithmetic")
+    assert policy.tokenizer.stop_ids == {1, 4}
+    with torch.no_grad():  # every token is as likely as any other, and the last uniform decides
+        policy.head.weight.zero_()
+    for token, finish in ((4, 0), (1, 0), (3, 1)):
+        uniforms = np.full((1, 1, 3), (token + 0.5) / policy.shape.vocab_size)
+        drawn = sample(policy, [[2, 3]], uniforms, temperature=1.0, charge=lambda _: None)
+        assert drawn.ids[0].tolist() == [token] * (1 if finish == 0 else 3)
+        assert drawn.finish.tolist() == [int(Finish.EOS if finish == 0 else Finish.LENGTH)]
+
+
+def test_a_chat_needs_a_template(tmp_path):
+    with pytest.raises(UserError, match=r"has no chat template: set policy\.chat = false"):
+        load_policy(PolicyConfig(name=chatty(tmp_path, template=None), chat=True), "arithmetic")
+    with pytest.raises(UserError, match="knows no chat"):
+        load_policy(PolicyConfig(chat=True), "arithmetic")
+    with pytest.raises(ValueError, match="set chat = true as well"):
+        PolicyConfig(name=str(tmp_path), system="be brief")
+
+
+def test_a_prompt_that_does_not_fit_is_refused(tmp_path):
+    policy = load_policy(PolicyConfig(name=chatty(tmp_path)), "arithmetic")
+    assert policy.context == 128
+    uniforms = np.zeros((1, 1, 8))
+    sample(policy, [[2] * 120], uniforms, temperature=1.0, charge=lambda _: None)
+    with pytest.raises(UserError, match=r"121 tokens and 8 of its response do not fit .* 128 tokens"):
+        sample(policy, [[2] * 121], uniforms, temperature=1.0, charge=lambda _: None)
+
+
+def test_an_architecture_that_does_more_than_the_pass_knows_is_refused(tmp_path, monkeypatch):
+    name = chatty(tmp_path)
+    original = pretrained.packed_states
+    monkeypatch.setattr(pretrained, "packed_states", lambda body, packed: original(body, packed).roll(1, 0))
+    with pytest.raises(UserError, match=r"cannot be run: its architecture \(qwen3\)"):
+        load_policy(PolicyConfig(name=name), "arithmetic")
+
+
+@pytest.mark.parametrize("name", ["missing.gguf", "missing/model.gguf", "no-such-folder"])
+def test_a_model_that_is_not_there_is_one_line(tmp_path, name):
+    with pytest.raises(UserError, match=r"neither an embedded preset .* nor a loadable model") as refusal:
+        load_policy(PolicyConfig(name=str(tmp_path / name)), "arithmetic")
+    assert "\n" not in str(refusal.value)
+
+
+def test_weights_in_half_precision(tmp_path):
+    policy = load_policy(PolicyConfig(name=chatty(tmp_path), dtype="bfloat16"), "arithmetic")
+    assert {p.dtype for p in policy.model.parameters()} == {torch.bfloat16}

@@ -44,7 +44,7 @@ def nudge(run):
 @pytest.mark.parametrize(("anchor", "direction"), CASES)
 @pytest.mark.parametrize("chunk", [4096, 5])
 def test_an_exact_divergence_is_the_sum_over_the_vocabulary(tiny, anchor, direction, chunk):
-    run = exact_run(anchor, direction, engine={"logprob_chunk_tokens": chunk})
+    run = exact_run(anchor, direction, engine={"logits_mib": chunk * 98 * 4 / 2**20})
     if anchor == "reference":
         nudge(run)  # before the rollout: pi_old is not the reference
     experience, plan, _, _ = roll(run)

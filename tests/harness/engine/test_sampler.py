@@ -12,11 +12,11 @@ from harness.engine.sampler import sample
 PROMPTS = [[19, 13, 20, 29], [21, 22, 13, 23, 24, 29], [20, 29]]
 
 
-@pytest.fixture(scope="module", params=["sdpa", "eager"])
-def policy(request, taught):
+@pytest.fixture(scope="module")
+def policy(taught):
     from harness.engine.policy import load_weights
 
-    policy = make_policy(attention=request.param)
+    policy = make_policy()
     load_weights(policy, taught)
     return policy
 

@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from tiny_engine import double, free_run, make_config, plugin, roll, update
+from tiny_engine import double, exact_norms, free_run, make_config, plugin, roll, update
 
 import objectives
 from harness.config.errors import UserError
@@ -123,7 +123,8 @@ def config_for(objective, region, **more):
 def test_the_gradient_of_a_step_does_not_depend_on_how_it_is_computed(tiny, monkeypatch, objective, region, precision):
     run = free_run(config_for(objective, region))
     if precision < 1e-9:
-        exact(double(run), monkeypatch)
+        exact_norms(monkeypatch)
+        double(run)
     elif objective == "reg_grpo":
         precision *= 100  # its weight is a difference of log-ratios over std_eps = 0.01 nats
     elif run.coef:
@@ -137,18 +138,10 @@ def test_the_gradient_of_a_step_does_not_depend_on_how_it_is_computed(tiny, monk
     assert distance(gradient(run, wider(recut(parts, 16), torch.nan), monkeypatch), whole) < precision
 
 
-def exact(run, monkeypatch):
-    """Make the model's norms float64 throughout: transformers' round to float32 inside."""
-
-    def norm(self, hidden):
-        return self.weight * hidden * torch.rsqrt(hidden.pow(2).mean(-1, keepdim=True) + self.variance_epsilon)
-
-    monkeypatch.setattr("transformers.models.qwen3.modeling_qwen3.Qwen3RMSNorm.forward", norm)
-    return run
-
-
 def test_the_critics_gradient_does_not_depend_on_micro_batches_either(tiny, monkeypatch):
-    run = exact(double(free_run(config_for("ppo", "none"))), monkeypatch)
+    exact_norms(monkeypatch)
+    run = free_run(config_for("ppo", "none"))
+    double(run)
     parts = moved(run, roll(run))
     whole = gradient(run, recut(parts, 64), monkeypatch, "critic")
     for other in (recut(parts, 1), recut(parts, 3), shuffled(parts), wider(parts, torch.nan)):
@@ -311,7 +304,7 @@ def test_the_probe_of_a_region_that_does_not_ask_is_booked_and_not_charged(tiny)
 def test_dual_ascent_ends_near_its_bound_where_no_region_exceeds_it(tiny):
     delta, found = 0.05, {}
     for region in ({"name": "none"}, {"name": "dual", "delta": delta}):
-        settings = {"learning_rate": 3e-3, "warmup_updates": 0, "epochs": 2, "micro_batch_rows": 32}
+        settings = {"learning_rate": 3e-3, "warmup_updates": 0, "epochs": 2}
         run = free_run(make_config(trust_region=region, update=settings, rollout={"group_size": 8}))
         divergences = []
         for iteration in range(14):

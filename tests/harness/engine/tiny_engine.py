@@ -14,6 +14,7 @@ from harness.engine.flops import ModelShape
 from harness.engine.ledger import Ledger
 from harness.engine.logprobs import score_responses
 from harness.engine.metrics import StepMetrics
+from harness.engine.packing import ATTENTION
 from harness.engine.policy import Policy, pad_right
 from harness.engine.run import build_run
 from harness.engine.tokenizer import CharTokenizer
@@ -41,9 +42,9 @@ def plugin(name, **settings):
     return {"name": f"{PLUGINS}:{name}", **settings}
 
 
-def make_policy(seed=0, *, attention="sdpa", moe=None, dtype=torch.float32, vocab_size=98, **changes):
+def make_policy(seed=0, *, moe=None, dtype=torch.float32, vocab_size=98, **changes):
     """Return an untrained policy; ``moe`` holds the settings of a mixture of experts."""
-    settings = {"vocab_size": vocab_size, **TINY, **changes, "attn_implementation": attention}
+    settings = {"vocab_size": vocab_size, **TINY, **changes, "attn_implementation": ATTENTION}
     if moe:
         config, cls = Qwen3MoeConfig(**settings, **moe, experts_implementation="eager"), Qwen3MoeForCausalLM
     else:
@@ -79,10 +80,10 @@ def make_config(**tables):
     base = {
         "task": plugin("EvenAnswer", operands=[2, 3, 3, 3, 4], train_size=50, validation_size=20, test_size=20),
         "rollout": {"num_prompts": 4, "group_size": 4, "max_response_tokens": 8},
-        "update": {"minibatches": 2, "micro_batch_rows": 4, "learning_rate": 3e-3, "warmup_updates": 2},
+        "update": {"minibatches": 2, "learning_rate": 3e-3, "warmup_updates": 2},
         "budget": {"axis": "updates", "amount": 4},
         "eval": {"points": 2, "num_prompts": 6, "test_prompts": 6},
-        "engine": {"checkpoint_every": 1, "sample_rows": 2},
+        "engine": {"micro_batch_tokens": 40, "checkpoint_every": 1, "sample_rows": 2},
     }
     merged = dict(base)
     for name, table in tables.items():
@@ -108,12 +109,12 @@ def needs(name):
     return tables
 
 
-def roll(run, *, micro_batch_rows=None):
+def roll(run, *, micro_batch_tokens=None):
     """Return experience, plan, rollout and targets of a run's next iteration."""
     config = run.config
     experience = train._collect(run)
     plan = passes.make_plan(
-        experience, config.update.minibatches, micro_batch_rows or config.update.micro_batch_rows,
+        experience, config.update.minibatches, micro_batch_tokens or config.engine.micro_batch_tokens,
         seed=config.seed, iteration=run.iteration,
     )  # fmt: skip
     rollout = train._score(run, experience, plan)
@@ -154,3 +155,12 @@ def digests(folder):
         for file in sorted(folder.iterdir())
         if file.name not in ("timing.jsonl", "lock")
     }
+
+
+def exact_norms(monkeypatch):
+    """Make the models' norms float64 throughout: transformers' round to float32 inside."""
+
+    def norm(self, hidden):
+        return self.weight * hidden * torch.rsqrt(hidden.pow(2).mean(-1, keepdim=True) + self.variance_epsilon)
+
+    monkeypatch.setattr("transformers.models.qwen3.modeling_qwen3.Qwen3RMSNorm.forward", norm)
