@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from harness.config.parts import CorrectionConfig, PromptsConfig, ReplayConfig, Section, ShapingConfig
+from harness.config.policies import PolicyConfig, TeacherConfig
 
 __all__ = ["AXES", "LEAST_TEMPERATURE", "Arm", "Axis", "Plugin", "RunConfig", "SweepConfig"]
 
@@ -37,44 +38,6 @@ class Plugin(BaseModel):
     def settings(self) -> dict[str, Any]:
         """All keys but the name."""
         return dict(self.model_extra or {})
-
-
-class PolicyConfig(Section):
-    """The model to train."""
-
-    name: str = Field("tiny", min_length=1, description="embedded preset, or a directory or hub name of a causal LM")
-    warm_start: int = Field(0, ge=0, description="which warm start of an embedded preset: they differ by seed")
-    weights: str = Field(
-        "",
-        description="a safetensors file to start an embedded preset from, such as a run's weights.safetensors; a path "
-        "that begins with ./ or ../ is seen from the folder of the configuration file",
-    )
-
-    dtype: Literal["float32", "bfloat16"] = Field(
-        "float32",
-        description="of the weights in every pass; log-probabilities and the head are float32 with either, and the "
-        "optimizer keeps float32 copies of bfloat16 weights",
-    )
-    chat: bool = Field(False, description="a prompt is a user's message in the pretrained model's chat template")
-    system: str = Field("", description="the chat's system message; empty for the template's own, if it has one")
-
-    @model_validator(mode="after")
-    def _system_of_a_chat(self) -> "PolicyConfig":
-        if self.system and not self.chat:
-            raise ValueError("a system message is part of a chat: set chat = true as well")
-        return self
-
-
-class TeacherConfig(PolicyConfig):
-    """A frozen policy that objectives may learn from; it reads the student's tokens, so it shares its tokenizer."""
-
-    name: str = Field("", description="as policy.name; empty for no teacher")
-
-    @model_validator(mode="after")
-    def _named(self) -> "TeacherConfig":
-        if self.weights and not self.name:
-            raise ValueError("teacher.weights is given without teacher.name: name the preset that they go into")
-        return self
 
 
 class RolloutConfig(Section):

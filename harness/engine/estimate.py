@@ -14,7 +14,8 @@ from typing import Any
 from harness import plugins
 from harness.compatibility import exact_fields, requirements
 from harness.config.errors import UserError
-from harness.config.schema import PolicyConfig, RunConfig
+from harness.config.policies import PolicyConfig
+from harness.config.schema import RunConfig
 from harness.engine.embedded import PRESETS
 from harness.engine.flops import TRAIN_FACTOR, ModelShape, PassRows
 from harness.engine.ledger import MAX_SHRINKS

@@ -9,7 +9,8 @@ from typing import Any
 import harness
 from harness import plugins
 from harness.compatibility import requirements
-from harness.config.schema import PolicyConfig, RunConfig
+from harness.config.policies import PolicyConfig
+from harness.config.schema import RunConfig
 from harness.engine.embedded import PRESETS, read_file, start_file
 
 __all__ = ["identity"]

@@ -3,7 +3,7 @@
 import torch
 
 from harness.config.errors import UserError
-from harness.config.schema import PolicyConfig
+from harness.config.policies import PolicyConfig
 from harness.engine.embedded import PRESETS, start_file
 from harness.engine.policy import Policy, build_preset, load_weights
 from harness.engine.pretrained import load_pretrained

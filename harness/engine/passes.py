@@ -1,7 +1,6 @@
 """Passes without gradients over a rollout, in the micro-batches of its updates, charged as they go."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -12,88 +11,23 @@ from harness.engine.experience import Experience
 from harness.engine.flops import ModelShape, PassRows
 from harness.engine.ledger import Work
 from harness.engine.logprobs import Scored, score_responses
+from harness.engine.plan import Plan
 from harness.engine.policy import Policy
 from harness.engine.run import Run
-from harness.engine.streams import key
 from objectives import Origin
 from objectives.trust_region.measured import Anchor
 
 __all__ = [
-    "Plan",
     "anchor_work",
     "chunk_tokens",
     "forward_work",
     "frozen_logprobs",
-    "make_plan",
     "old_logprobs",
     "old_values",
     "pass_rows",
     "score_rows",
     "value_work",
 ]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How a rollout is cut: minibatches of whole groups, each cut into micro-batches; [K] int64 rows each.
-
-    Every pass over the rollout, the old policy's and each epoch's, uses these same micro-batches: a ratio then is 1 to
-    rounding as long as the weights are the same.
-    """
-
-    minibatches: tuple[tuple[Tensor, ...], ...]
-
-    @property
-    def micro_batches(self) -> list[Tensor]:
-        """All micro-batches in order."""
-        return [part for minibatch in self.minibatches for part in minibatch]
-
-    def of(self, rows: Tensor) -> "Plan":
-        """Return the plan of only the ``rows`` [N] bool of the rollout; micro-batches without any vanish."""
-        kept = [[part[rows[part]] for part in minibatch] for minibatch in self.minibatches]
-        return Plan(tuple(tuple(part for part in minibatch if len(part)) for minibatch in kept))
-
-
-def make_plan(experience: Experience, minibatches: int, micro_batch_tokens: int, *, seed: int, iteration: int) -> Plan:
-    """Deal the prompts of a rollout, with all their groups, to minibatches, in an order keyed by seed and iteration.
-
-    Within a minibatch the responses to a prompt stay together, so that a micro-batch computes few prompts, and prompts
-    are sorted by their longest response.
-    """
-    generator = torch.Generator().manual_seed(key(seed, "minibatches", iteration) % 2**63)
-    order = torch.randperm(int(experience.prompt_of_row.max()) + 1, generator=generator)
-    lengths, prompts, origins = experience.lengths, experience.prompt_of_row.tolist(), experience.origin.tolist()
-    longest: dict[int, int] = {}
-    for prompt, length in zip(prompts, lengths, strict=True):
-        longest[prompt] = max(length, longest.get(prompt, 0))
-    found: list[tuple[Tensor, ...]] = []
-    for chosen in order.chunk(minibatches):
-        rows = torch.isin(experience.prompt_of_row, chosen).nonzero()[:, 0].tolist()
-        rows.sort(key=lambda i: (origins[i], longest[prompts[i]], prompts[i], lengths[i]))
-        found.append(_micro_batches(rows, experience, micro_batch_tokens))
-    return Plan(tuple(found))
-
-
-def _micro_batches(rows: list[int], experience: Experience, micro_batch_tokens: int) -> tuple[Tensor, ...]:
-    """Split ``rows`` where their tokens, each prompt once, would be more; a row that is more by itself stands alone.
-
-    No micro-batch holds rows of two origins, so that a pass over one cuts as the update does.
-    """
-    parts: list[list[int]] = []
-    room, origin = 0, -1
-    known: set[tuple[int, ...]] = set()
-    lengths, origins = experience.lengths, experience.origin.tolist()
-    for i in rows:
-        prompt, length, kind = tuple(experience.prompts[i]), lengths[i], origins[i]
-        needed = length + (0 if prompt in known else len(prompt))
-        if not parts or needed > room or kind != origin:
-            parts.append([])
-            room, origin, known = micro_batch_tokens, kind, set()
-            needed = length + len(prompt)
-        parts[-1].append(i)
-        known.add(prompt)
-        room -= needed
-    return tuple(torch.tensor(part, dtype=torch.int64) for part in parts)
 
 
 def forward_work(shape: ModelShape, rows: PassRows, times: int = 1) -> Work:

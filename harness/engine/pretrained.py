@@ -9,7 +9,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from harness.config.errors import UserError
-from harness.config.schema import PolicyConfig
+from harness.config.policies import PolicyConfig
 from harness.engine.flops import ModelShape
 from harness.engine.packing import ATTENTION, pack, packed_states
 from harness.engine.policy import Policy

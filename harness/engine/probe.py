@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from harness.engine.experience import Experience
-from harness.engine.passes import Plan, anchor_work, forward_work, pass_rows, score_rows
+from harness.engine.passes import anchor_work, forward_work, pass_rows, score_rows
+from harness.engine.plan import Plan
 from harness.engine.run import Run
 from harness.engine.terms import divergence_weights, make_batch
 from objectives import Origin, Rollout, Targets

@@ -17,6 +17,7 @@ from harness.engine.ledger import BudgetExhausted
 from harness.engine.memory import reset_peak_memory
 from harness.engine.metrics import StepMetrics
 from harness.engine.optimizer import NonFinite
+from harness.engine.plan import Plan, make_plan
 from harness.engine.probe import probe
 from harness.engine.recorder import Notify, Recorder, RunFailed
 from harness.engine.replay import add_replays
@@ -86,7 +87,7 @@ def _iterate(run: Run, recorder: Recorder) -> None:
     begun = time.perf_counter()
     experience = _collect(run)
     _check_scored(run, experience)
-    plan = passes.make_plan(
+    plan = make_plan(
         experience, config.update.minibatches, config.engine.micro_batch_tokens,
         seed=config.seed, iteration=run.iteration,
     )  # fmt: skip
@@ -147,7 +148,7 @@ def _check_scored(run: Run, experience: Experience) -> None:
         )
 
 
-def _score(run: Run, experience: Experience, plan: passes.Plan) -> Rollout:
+def _score(run: Run, experience: Experience, plan: Plan) -> Rollout:
     """Return the rollout with all that objective and trust region read."""
     logprobs, entropy = passes.old_logprobs(run, experience, plan)
     rollout = Rollout(
@@ -173,9 +174,7 @@ def _score(run: Run, experience: Experience, plan: passes.Plan) -> Rollout:
     return shape_rewards(run, experience, rollout)
 
 
-def _measure(
-    run: Run, experience: Experience, rollout: Rollout, targets: Targets, plan: passes.Plan
-) -> dict[str, float]:
+def _measure(run: Run, experience: Experience, rollout: Rollout, targets: Targets, plan: Plan) -> dict[str, float]:
     """Measure the divergence after the updates; a region that asked for it decides its next coefficient from it."""
     if run.region.measured == "after_rollout":
         moved = probe(run, experience, rollout, targets, plan)

@@ -17,7 +17,8 @@ from harness.engine.experience import Experience
 from harness.engine.flops import TRAIN_FACTOR
 from harness.engine.ledger import BudgetExhausted, Work
 from harness.engine.metrics import StepMetrics
-from harness.engine.passes import Plan, anchor_work, chunk_tokens, forward_work, pass_rows, score_rows, value_work
+from harness.engine.passes import anchor_work, chunk_tokens, forward_work, pass_rows, score_rows, value_work
+from harness.engine.plan import Plan
 from harness.engine.probe import measure
 from harness.engine.run import Run
 from harness.engine.streams import key

@@ -11,11 +11,12 @@ from transformers import GenerationConfig
 import objectives
 import tasks
 from harness.config.loading import resolve_run
-from harness.config.schema import PolicyConfig
-from harness.engine import passes, train
+from harness.config.policies import PolicyConfig
+from harness.engine import train
 from harness.engine.ledger import Ledger
 from harness.engine.loading import load_policy
 from harness.engine.metrics import StepMetrics
+from harness.engine.plan import make_plan
 from harness.engine.rollout import collect
 from harness.engine.run import build_run
 from harness.engine.sampler import sample
@@ -84,7 +85,7 @@ def prepared(objective):
     )
     if "greedy_rewards" in run.requires:
         experience.greedy_rewards = torch.zeros_like(experience.rewards)
-    plan = passes.make_plan(experience, 4, config.engine.micro_batch_tokens, seed=0, iteration=0)
+    plan = make_plan(experience, 4, config.engine.micro_batch_tokens, seed=0, iteration=0)
     rollout = train._score(run, experience, plan)
     targets = run.objective.targets(rollout)
     tokens = int(rollout.response_mask.sum())

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.config.errors import UserError
-from harness.config.schema import PolicyConfig
+from harness.config.policies import PolicyConfig
 
 __all__ = ["PRESETS", "available", "read_file", "start_file", "weights_file"]
 

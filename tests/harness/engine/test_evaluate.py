@@ -11,7 +11,8 @@ from tiny_engine import TINY, cell, make_config, plugin
 from harness import plugins
 from harness.cli import main
 from harness.config.errors import UserError
-from harness.config.schema import Plugin, PolicyConfig
+from harness.config.policies import PolicyConfig
+from harness.config.schema import Plugin
 from harness.engine import embedded, recorder
 from harness.engine.evaluate import Evaluation, evaluate
 from harness.engine.loading import load_policy

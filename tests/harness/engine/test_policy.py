@@ -5,7 +5,7 @@ from safetensors.torch import load_file, save_file
 from tiny_engine import TINY, make_policy
 
 from harness.config.errors import UserError
-from harness.config.schema import PolicyConfig
+from harness.config.policies import PolicyConfig
 from harness.engine import embedded, pretrained
 from harness.engine.loading import load_policy
 from harness.engine.logprobs import score_responses

@@ -15,7 +15,8 @@ from harness.engine.anchors import AnchorStates
 from harness.engine.ledger import BudgetExhausted, Ledger
 from harness.engine.metrics import StepMetrics
 from harness.engine.optimizer import NonFinite
-from harness.engine.passes import Plan, score_rows
+from harness.engine.passes import score_rows
+from harness.engine.plan import Plan
 from harness.engine.probe import probe
 from harness.engine.run import build_run
 from harness.engine.terms import divergence_weights

@@ -9,12 +9,13 @@ from transformers import Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3Moe
 import objectives
 import tasks
 from harness.config.loading import resolve_run
-from harness.engine import passes, train
+from harness.engine import train
 from harness.engine.flops import ModelShape
 from harness.engine.ledger import Ledger
 from harness.engine.logprobs import score_responses
 from harness.engine.metrics import StepMetrics
 from harness.engine.packing import ATTENTION
+from harness.engine.plan import make_plan
 from harness.engine.policy import Policy, pad_right
 from harness.engine.run import build_run
 from harness.engine.tokenizer import CharTokenizer
@@ -113,7 +114,7 @@ def roll(run, *, micro_batch_tokens=None):
     """Return experience, plan, rollout and targets of a run's next iteration."""
     config = run.config
     experience = train._collect(run)
-    plan = passes.make_plan(
+    plan = make_plan(
         experience, config.update.minibatches, micro_batch_tokens or config.engine.micro_batch_tokens,
         seed=config.seed, iteration=run.iteration,
     )  # fmt: skip
