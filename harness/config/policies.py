@@ -12,14 +12,15 @@ __all__ = ["PolicyConfig", "TeacherConfig"]
 class PolicyConfig(Section):
     """The model to train."""
 
-    name: str = Field("tiny", min_length=1, description="embedded preset, or a directory or hub name of a causal LM")
+    name: str = Field(
+        "tiny", min_length=1, description="embedded preset, or a directory, GGUF file or hub name of a causal LM"
+    )
     warm_start: int = Field(0, ge=0, description="which warm start of an embedded preset: they differ by seed")
     weights: str = Field(
         "",
         description="a safetensors file to start an embedded preset from, such as a run's weights.safetensors; a path "
         "that begins with ./ or ../ is seen from the folder of the configuration file",
     )
-
     dtype: Literal["float32", "bfloat16"] = Field(
         "float32",
         description="of the weights in every pass; log-probabilities and the head are float32 with either, and the "
@@ -44,4 +45,6 @@ class TeacherConfig(PolicyConfig):
     def _named(self) -> "TeacherConfig":
         if self.weights and not self.name:
             raise ValueError("teacher.weights is given without teacher.name: name the preset that they go into")
+        if self.chat:
+            raise ValueError("teacher.chat has no use: a teacher reads the prompts as the policy's tokens")
         return self

@@ -74,11 +74,7 @@ def sample(
 
     lengths = [len(prompt) for prompt in prompts]
     width = max(lengths)
-    if policy.context is not None and width + limit > policy.context:
-        raise UserError(
-            f"a prompt of {width} tokens and {limit} of its response do not fit into the policy's context of "
-            f"{policy.context} tokens: lower rollout.max_response_tokens, or leave such prompts out"
-        )
+    _require_room(policy, width, limit)
     charge({"prefill": _prefill_work(policy, lengths, rows)})
     cache, states, pads = _prefill(policy, prompts, width)
     head = wide_head(policy.head)
@@ -105,6 +101,14 @@ def sample(
         logits = head(_decode(policy, cache, tokens, pads, width + position))
 
     return _finished(ids, mask, logprobs, stops)
+
+
+def _require_room(policy: Policy, prompt: int, limit: int) -> None:
+    if policy.context is not None and prompt + limit > policy.context:
+        raise UserError(
+            f"a prompt of {prompt} tokens and {limit} of its response do not fit into the policy's context of "
+            f"{policy.context} tokens: lower rollout.max_response_tokens, or leave such prompts out"
+        )
 
 
 def _finished(ids: Tensor, mask: Tensor, logprobs: Tensor, stops: Tensor) -> Samples:

@@ -5,7 +5,7 @@ from safetensors.torch import load_file, save_file
 from tiny_engine import TINY, make_policy
 
 from harness.config.errors import UserError
-from harness.config.policies import PolicyConfig
+from harness.config.policies import PolicyConfig, TeacherConfig
 from harness.engine import embedded, pretrained
 from harness.engine.loading import load_policy
 from harness.engine.logprobs import score_responses
@@ -204,6 +204,8 @@ def test_a_chat_needs_a_template(tmp_path):
         load_policy(PolicyConfig(chat=True), "arithmetic")
     with pytest.raises(ValueError, match="set chat = true as well"):
         PolicyConfig(name=str(tmp_path), system="be brief")
+    with pytest.raises(ValueError, match=r"teacher\.chat has no use"):
+        TeacherConfig(name=str(tmp_path), chat=True)
 
 
 def test_a_prompt_that_does_not_fit_is_refused(tmp_path):
