@@ -1,4 +1,4 @@
-"""The command line: ``evengrad train | sweep | report | eval | verify | samples | list | check``.
+"""The command line: ``evengrad train | sweep | report | eval | verify | samples | bench | list | check``.
 
 Heavy imports wait for their command.
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 BAD_INPUT, INTERRUPTED = 2, 130
+_WORKLOADS = ("embedded", "smollm2")
 _KINDS = ("objectives", "regions", "tasks", "policies", "figures")
 _ENGINE = "harness.engine.train:run_cell"
 
@@ -65,6 +66,7 @@ def _parser() -> Parser:
     add_eval(commands)
     add_verify(commands)
     add_samples(commands)
+    _add_bench(commands)
     _add_list(commands)
     _add_check(commands)
     return parser
@@ -106,6 +108,24 @@ def _add_report(commands: "Commands") -> None:
     command.add_argument("--baseline", metavar="ARM", help="arm that differences are taken to")
     command.add_argument("--style", metavar="FILE", help="matplotlib style file")
     command.set_defaults(run=_report)
+
+
+def _add_bench(commands: "Commands") -> None:
+    command = add_command(
+        *(commands, "bench", "Measure the engine side by side with TRL and transformers on this machine."),
+        "evengrad bench embedded --threads 1 --out bench.json",
+    )
+    command.add_argument(
+        "workloads",
+        nargs="*",
+        choices=_WORKLOADS,
+        metavar="WORKLOAD",
+        help=f"{', '.join(_WORKLOADS)}; default: the first",
+    )
+    command.add_argument("--threads", type=count, default=2, metavar="N", help="torch threads; default: 2")
+    command.add_argument("--rounds", type=count, default=5, metavar="N", help="iterations that count; default: 5")
+    command.add_argument("--out", type=Path, metavar="FILE.json", help="write every number there")
+    command.set_defaults(run=_bench)
 
 
 def _add_list(commands: "Commands") -> None:
@@ -156,6 +176,13 @@ def _report(options: argparse.Namespace) -> int:
     chosen = {"baseline": options.baseline, "figures": options.figure, "style": options.style}
     for path in write_reports(options.study, options.out or options.study, **chosen):
         _say(str(path))
+    return OK
+
+
+def _bench(options: argparse.Namespace) -> int:
+    from harness.bench.command import bench
+
+    bench(options.workloads or _WORKLOADS[:1], options.threads, options.rounds, options.out, _say)
     return OK
 
 

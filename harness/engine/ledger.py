@@ -71,6 +71,7 @@ class Ledger:
         spent: all charged work.
         phases: {phase: work}, charged and booked.
         seconds: {phase: seconds}; "train" is the time of the budget's clock.
+        train_phases: {phase: seconds} of "train"; what is in no phase is the loop's own.
     """
 
     axis: Axis
@@ -80,6 +81,7 @@ class Ledger:
     spent: Work = field(default_factory=Work)
     phases: dict[str, Work] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
+    train_phases: dict[str, float] = field(default_factory=dict)
     passed_points: int = 0
     committed_flops: int = 0
     _started: float | None = None
@@ -187,12 +189,22 @@ class Ledger:
             if was_running:
                 self.start()
 
+    @contextmanager
+    def timed(self, phase: str) -> Iterator[None]:
+        """Time a block on the budget's clock as a phase; what stands outside the budget within it does not count."""
+        begun = self.train_seconds()
+        try:
+            yield
+        finally:
+            self.train_phases[phase] = self.train_phases.get(phase, 0.0) + self.train_seconds() - begun
+
     def state(self) -> dict[str, Any]:
         """Return everything but the budget itself as plain values."""
         return {
             "spent": asdict(self.spent),
             "phases": {phase: asdict(work) for phase, work in self.phases.items()},
             "seconds": {**self.seconds, "train": self.train_seconds()},
+            "train_phases": self.train_phases,
             "passed_points": self.passed_points,
             "committed_flops": self.committed_flops,
         }
@@ -202,5 +214,6 @@ class Ledger:
         self.spent = Work(**state["spent"])
         self.phases = {phase: Work(**work) for phase, work in state["phases"].items()}
         self.seconds = dict(state["seconds"])
+        self.train_phases = dict(state["train_phases"])
         self.passed_points = state["passed_points"]
         self.committed_flops = state["committed_flops"]

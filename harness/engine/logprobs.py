@@ -5,13 +5,14 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from harness.engine.anchors import Anchored, exact_kl
 from harness.engine.heads import Head, wide, wide_head
 from harness.engine.packing import pack, packed_states
 from harness.engine.policy import Policy
+from harness.engine.token_scores import token_scores
 
 __all__ = ["Scored", "score_responses"]
 
@@ -61,23 +62,43 @@ def score_responses(
     """
     states, tokens = packed_states(policy.body, pack(prompts, ids, mask)), ids[mask]
     kept = [part.states[mask] for part in exact.values()]
-    head = wide_head(policy.head)
-    recompute = len(tokens) > chunk_tokens and torch.is_grad_enabled()
-    chunks: list[tuple[Tensor, ...]] = []
-    for begin in range(0, len(tokens), chunk_tokens):
-        window = slice(begin, begin + chunk_tokens)
-        parts = [part.of(flat[window]) for part, flat in zip(exact.values(), kept, strict=True)]
-        job = (head, states[window], tokens[window], temperature, entropy_gradient, parts)
-        chunks.append(checkpoint(_score_chunk, *job, use_reentrant=False) if recompute else _score_chunk(*job))
+    if not exact and isinstance(policy.head, nn.Linear):
+        flat = token_scores(
+            policy.head, states, tokens, temperature=temperature, chunk=chunk_tokens, entropy_gradient=entropy_gradient
+        )
+    else:
+        flat = _with_distributions(
+            wide_head(policy.head), states, tokens, temperature, chunk_tokens, entropy_gradient, [*exact.values()], kept
+        )
     zeros = wide(states.new_zeros(mask.shape))
-    flat = [torch.cat(parts) for parts in zip(*chunks, strict=True)]
-    laid_out = [zeros.masked_scatter(mask, values) for values in flat] or [zeros] * (2 + len(exact))
+    laid_out = [zeros.masked_scatter(mask, values) for values in flat]
     return Scored(
         logprobs=laid_out[0],
         entropy=laid_out[1],
         exact=dict(zip(exact, laid_out[2:], strict=True)),
         states=_laid_out(states.detach(), mask) if keep_states else None,
     )
+
+
+def _with_distributions(
+    head: Head,
+    states: Tensor,
+    tokens: Tensor,
+    temperature: float,
+    chunk_tokens: int,
+    entropy_gradient: bool,
+    anchors: Sequence[Anchored],
+    kept: Sequence[Tensor],
+) -> list[Tensor]:
+    """Return log-probabilities, entropies and the divergences to ``anchors``, whose states are ``kept``, [K] each."""
+    recompute = len(tokens) > chunk_tokens and torch.is_grad_enabled()
+    chunks: list[tuple[Tensor, ...]] = []
+    for begin in range(0, max(1, len(tokens)), chunk_tokens):
+        window = slice(begin, begin + chunk_tokens)
+        parts = [part.of(flat[window]) for part, flat in zip(anchors, kept, strict=True)]
+        job = (head, states[window], tokens[window], temperature, entropy_gradient, parts)
+        chunks.append(checkpoint(_score_chunk, *job, use_reentrant=False) if recompute else _score_chunk(*job))
+    return [torch.cat(parts) for parts in zip(*chunks, strict=True)]
 
 
 def _laid_out(states: Tensor, mask: Tensor) -> Tensor:

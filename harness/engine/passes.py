@@ -124,7 +124,8 @@ def old_logprobs(run: Run, experience: Experience, plan: Plan) -> tuple[Tensor, 
         keep.add(scored)
         return torch.cat([scored.logprobs, scored.entropy], 1)
 
-    both = _assemble(plan, experience, 2 * width, compute)
+    with run.ledger.timed("old"):
+        both = _assemble(plan, experience, 2 * width, compute)
     keep.finish(experience, plan, run.policy)
     if experience.stored:
         stored = torch.cat([experience.stored["old_logprobs"], experience.stored["old_entropy"]], 1)
@@ -166,7 +167,8 @@ def frozen_logprobs(run: Run, policy: Policy | None, phase: str, experience: Exp
             keep.add(scored)
         return scored.logprobs
 
-    logprobs = _assemble(plan, experience, experience.ids.shape[1], compute)
+    with run.ledger.timed(phase):
+        logprobs = _assemble(plan, experience, experience.ids.shape[1], compute)
     if keep is not None:
         keep.finish(experience, plan, policy)
     return logprobs
@@ -184,4 +186,5 @@ def old_values(run: Run, experience: Experience, plan: Plan) -> Tensor | None:
         prompts = [experience.prompts[i] for i in rows.tolist()]
         return critic.values(prompts, experience.ids[rows], experience.mask[rows], bootstrap=True)
 
-    return _assemble(plan, experience, experience.ids.shape[1] + 1, compute)
+    with run.ledger.timed("critic"):
+        return _assemble(plan, experience, experience.ids.shape[1] + 1, compute)

@@ -107,6 +107,7 @@ class Recorder:
                 "seconds": sum(seconds.values()),
                 "train_seconds": seconds["train"],
                 "eval_seconds": seconds.get("evaluation", 0.0),
+                "train_phase_seconds": run.ledger.train_phases,
                 "outside_seconds": outside,
                 "peak_memory_bytes": peak_memory_bytes(),
             },

@@ -93,14 +93,16 @@ def _greedy(policy: Policy, task: Task, examples: Sequence[Example], limit: int,
         (part,) = work.values()
         ledger.charge({"greedy": part})
 
-    drawn = sample(
-        policy,
-        prompts,
-        np.zeros((len(prompts), 1, limit)),
-        temperature=0,
-        charge=as_greedy,
-    )
-    return judge(task, examples, _texts(policy, drawn), drawn.mask.sum(1), drawn.finish)
+    with ledger.timed("greedy"):
+        drawn = sample(
+            policy,
+            prompts,
+            np.zeros((len(prompts), 1, limit)),
+            temperature=0,
+            charge=as_greedy,
+        )
+    with ledger.timed("verify"):
+        return judge(task, examples, _texts(policy, drawn), drawn.mask.sum(1), drawn.finish)
 
 
 def _add_greedy(experience: Experience, greedy: Judged, group_size: int) -> None:
@@ -129,11 +131,13 @@ def _sample_round(
         keys.append(f"{example.id} again {again}" if again else example.id)
     noise = uniforms(seed, "rollout", iteration, keys, config.group_size, config.max_response_tokens)
     window = config.window_tokens or config.max_response_tokens
-    drawn = sample(policy, prompts, noise[..., :window], temperature=config.temperature, charge=ledger.charge)
+    with ledger.timed("sample"):
+        drawn = sample(policy, prompts, noise[..., :window], temperature=config.temperature, charge=ledger.charge)
     if window < config.max_response_tokens:
         drawn.finish[drawn.finish == Finish.LENGTH] = int(Finish.WINDOW)
     repeated = [example for example in examples for _ in range(config.group_size)]
-    judged = judge(task, repeated, _texts(policy, drawn), drawn.mask.sum(1), drawn.finish)
+    with ledger.timed("verify"):
+        judged = judge(task, repeated, _texts(policy, drawn), drawn.mask.sum(1), drawn.finish)
     return _Round(examples, keys, prompts, drawn, judged)
 
 

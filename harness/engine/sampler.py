@@ -67,7 +67,7 @@ def sample(
     draws = torch.from_numpy(uniforms.reshape(-1, limit)).to(policy.device)
     rows = len(prompts) * num_samples
     pad_id = policy.tokenizer.pad_id
-    stops = torch.tensor(sorted(policy.tokenizer.stop_ids), device=policy.device)
+    stops = torch.tensor(sorted(policy.tokenizer.stop_ids), dtype=torch.int64, device=policy.device)
     ids = torch.full((rows, limit), pad_id, dtype=torch.int64, device=policy.device)
     mask = torch.zeros((rows, limit), dtype=torch.bool, device=policy.device)
     logprobs = torch.zeros((rows, limit), device=policy.device)

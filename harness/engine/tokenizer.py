@@ -83,14 +83,14 @@ class HubTokenizer:
             raise UserError(f"the tokenizer of {name} has no end-of-sequence token")
         if chat and not tokenizer.chat_template:
             raise UserError(f"the tokenizer of {name} has no chat template: set policy.chat = false")
-        self._tokenizer, self._chat, self._system = tokenizer, chat, system
+        self.hub, self._chat, self._system = tokenizer, chat, system
         self.eos_id: int = tokenizer.eos_token_id
         self.pad_id: int = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
         self.stop_ids = frozenset({self.eos_id, *stop_ids})
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of ``text`` without special tokens."""
-        return self._tokenizer.encode(text, add_special_tokens=False)
+        return self.hub.encode(text, add_special_tokens=False)
 
     def prompt_ids(self, text: str) -> list[int]:
         """Return what stands before the response to ``text``."""
@@ -98,9 +98,9 @@ class HubTokenizer:
             return self.encode(text)
         messages = [{"role": "system", "content": self._system}] if self._system else []
         messages.append({"role": "user", "content": text})
-        written = self._tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+        written = self.hub.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
         return self.encode(written)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ``ids`` without special tokens."""
-        return self._tokenizer.decode(ids, skip_special_tokens=True)
+        return self.hub.decode(ids, skip_special_tokens=True)

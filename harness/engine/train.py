@@ -29,7 +29,7 @@ from harness.engine.windows import carry_over, continued
 from harness.sweeps.run_folder import RunFolder
 from objectives import Rollout, Targets
 
-__all__ = ["RunFailed", "identity", "run_cell"]
+__all__ = ["RunFailed", "identity", "iterate", "run_cell"]
 
 
 def run_cell(config: RunConfig, folder: RunFolder, notify: Notify) -> None:
@@ -67,7 +67,7 @@ def _train(run: Run, folder: RunFolder, recorder: Recorder) -> None:
     try:
         run.ledger.start()
         while not run.ledger.exhausted:
-            _iterate(run, recorder)
+            iterate(run, recorder)
             if run.iteration % run.config.engine.checkpoint_every == 0:
                 folder.write_checked("checkpoint", save_run(run, folder.flush()))
     except BudgetExhausted:
@@ -81,8 +81,8 @@ def _train(run: Run, folder: RunFolder, recorder: Recorder) -> None:
     recorder.end()
 
 
-def _iterate(run: Run, recorder: Recorder) -> None:
-    """Make one rollout and its updates."""
+def iterate(run: Run, recorder: Recorder) -> None:
+    """Make one rollout and its updates, and record them."""
     config = run.config
     begun = time.perf_counter()
     experience = _collect(run)
@@ -99,7 +99,8 @@ def _iterate(run: Run, recorder: Recorder) -> None:
 
     metrics = StepMetrics()
     try:
-        update_policy(run, experience, rollout, targets, plan, metrics)
+        with run.ledger.timed("update"):
+            update_policy(run, experience, rollout, targets, plan, metrics)
         moved = _measure(run, experience, rollout, targets, plan)
     except BudgetExhausted:
         run.iteration += 1
@@ -177,7 +178,8 @@ def _score(run: Run, experience: Experience, plan: Plan) -> Rollout:
 def _measure(run: Run, experience: Experience, rollout: Rollout, targets: Targets, plan: Plan) -> dict[str, float]:
     """Measure the divergence after the updates; a region that asked for it decides its next coefficient from it."""
     if run.region.measured == "after_rollout":
-        moved = probe(run, experience, rollout, targets, plan)
+        with run.ledger.timed("probe"):
+            moved = probe(run, experience, rollout, targets, plan)
         run.settle(run.region.update(run.coef, moved["divergence"]))  # there is no update left to stop
         return moved
     with run.ledger.outside("diagnostic"):

@@ -46,7 +46,8 @@ def continued(run: Run) -> Experience | None:
     known = {example.id: example for example in run.task.examples("train")}
     examples = [known[one.example] for one in carried]
     prompts = [run.policy.tokenizer.prompt_ids(run.task.prompt(example)) for example in examples]
-    drawn = _next_window(run, prompts)
+    with run.ledger.timed("sample"):
+        drawn = _next_window(run, prompts)
     begin = torch.tensor([len(one.tensors["ids"]) for one in carried])
     lengths = begin + drawn.mask.sum(1)
     cut = (drawn.finish == Finish.LENGTH) & (lengths < limit)
@@ -55,7 +56,8 @@ def continued(run: Run) -> Experience | None:
     ids = _laid_out(carried, "ids", width, pad_id, drawn.ids, drawn.mask)
     rows = zip(ids.tolist(), lengths.tolist(), strict=True)
     texts = [run.policy.tokenizer.decode(row[:length]) for row, length in rows]
-    judged = judge(run.task, examples, texts, lengths, finish)
+    with run.ledger.timed("verify"):
+        judged = judge(run.task, examples, texts, lengths, finish)
     numbers = {example: place for place, example in enumerate(dict.fromkeys(one.example for one in carried))}
     group = torch.tensor([numbers[one.example] for one in carried])
     return Experience(

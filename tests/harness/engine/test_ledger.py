@@ -139,6 +139,22 @@ def test_a_block_outside_leaves_a_clock_that_was_not_running_alone(clock):
     assert ledger.train_seconds() == 0
 
 
+def test_a_phase_takes_the_time_of_the_budgets_clock_alone(clock):
+    ledger = Ledger("flops", 10)
+    ledger.start()
+    for _ in range(2):
+        with ledger.timed("sample"):
+            clock.now += 3
+            with ledger.outside("evaluation"):
+                clock.now += 50
+    clock.now += 4
+    assert ledger.train_phases == {"sample": 6}
+    assert ledger.train_seconds() == 10
+    again = Ledger("flops", 10)
+    again.restore(ledger.state())
+    assert again.train_phases == {"sample": 6}
+
+
 def test_a_budget_of_seconds_refuses_when_time_is_up(clock):
     ledger = Ledger("seconds", 10)
     ledger.start()

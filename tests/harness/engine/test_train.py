@@ -314,6 +314,15 @@ def test_the_seconds_of_a_run_that_fails_at_once_are_kept(tiny, tmp_path):
     assert timing["train_seconds"] > 0
 
 
+def test_the_seconds_of_a_run_are_those_of_its_phases_and_of_little_else(tiny, tmp_path):
+    cell(small(objective={"name": "ppo"}, trust_region={"name": "dual"}), tmp_path)
+    timing = lines(tmp_path, "timing")[-1]
+    phases = timing["train_phase_seconds"]
+    assert phases.keys() == {"sample", "verify", "old", "critic", "update", "probe"}
+    assert min(phases.values()) > 0
+    assert sum(phases.values()) <= timing["train_seconds"]
+
+
 def test_a_budget_too_small_for_one_update_fails_with_its_cause(tiny, tmp_path):
     with pytest.raises(RunFailed, match="too small for one update"):
         cell(small(budget={"axis": "flops", "amount": 1e6}), tmp_path)
