@@ -1,8 +1,10 @@
 """A policy as a folder that transformers, and with it other trainers, can load."""
 
+import json
 from pathlib import Path
 from typing import Any
 
+from safetensors.torch import save_file
 from transformers import PreTrainedTokenizerFast
 
 from harness.engine.policy import Policy
@@ -16,11 +18,11 @@ def export(policy: Policy, folder: Path) -> Any:
 
     A file that was quantized is written as the floating-point numbers that it is trained as.
     """
-    model = policy.model
-    for name in ("quantization_config", "_attn_implementation_internal"):
-        if hasattr(model.config, name):
-            delattr(model.config, name)
-    model.save_pretrained(folder)
+    settings = policy.model.config.to_dict()
+    settings.pop("quantization_config", None)  # a GGUF file's
+    (folder / "config.json").write_text(json.dumps(settings))
+    named = {name: p.detach().contiguous() for name, p in policy.model.named_parameters()}  # a tied head once
+    save_file(named, folder / "model.safetensors", metadata={"format": "pt"})
     tokenizer = policy.tokenizer
     made = tokenizer.hub if isinstance(tokenizer, HubTokenizer) else _characters()
     made.save_pretrained(folder)

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import DynamicCache
+from transformers import Cache
 
 from harness.config.errors import UserError
+from harness.engine.cache import cache_width, make_cache
 from harness.engine.heads import wide_head
 from harness.engine.ledger import Work
 from harness.engine.policy import Policy
@@ -97,8 +98,9 @@ def sample(
             kept = going.nonzero()[:, 0]
             cache.batch_select_indices(kept)
             alive, tokens, pads, going = alive[kept], tokens[kept], pads[kept], going[kept]
-        charge({"decode": _decode_work(policy, pads, going, width + position + 1)})
-        logits = head(_decode(policy, cache, tokens, pads, width + position))
+        columns = cache_width(width, position + 1)
+        charge({"decode": _decode_work(policy, pads, going, width + position + 1, columns)})
+        logits = head(_decode(policy, cache, tokens, pads, width + position, columns))
 
     return _finished(ids, mask, logprobs, stops)
 
@@ -119,7 +121,7 @@ def _finished(ids: Tensor, mask: Tensor, logprobs: Tensor, stops: Tensor) -> Sam
     return Samples(ids[:, :used], mask[:, :used], finish, logprobs[:, :used])
 
 
-def _prefill(policy: Policy, prompts: Sequence[Sequence[int]], width: int) -> tuple[DynamicCache, Tensor, Tensor]:
+def _prefill(policy: Policy, prompts: Sequence[Sequence[int]], width: int) -> tuple[Cache, Tensor, Tensor]:
     """Return the cache of left-padded prompts, the states [P, D] after them, and each row's padding [P]."""
     pad_id = policy.tokenizer.pad_id
     padded = [[*[pad_id] * (width - len(prompt)), *prompt] for prompt in prompts]
@@ -129,7 +131,7 @@ def _prefill(policy: Policy, prompts: Sequence[Sequence[int]], width: int) -> tu
     causal = (columns[None, :] <= columns[:, None]) & (columns >= pads[:, None, None])  # [P, W, W]
     # A padding column sees itself: a row of attention without any entry would be NaN and spread through the values.
     visible = causal | torch.eye(width, dtype=torch.bool, device=policy.device)
-    cache = DynamicCache(config=policy.model.config)
+    cache = make_cache()
     states = policy.body(
         input_ids=input_ids,
         attention_mask=visible[:, None],
@@ -140,9 +142,10 @@ def _prefill(policy: Policy, prompts: Sequence[Sequence[int]], width: int) -> tu
     return cache, states[:, -1], pads
 
 
-def _decode(policy: Policy, cache: DynamicCache, tokens: Tensor, pads: Tensor, column: int) -> Tensor:
-    """Return the states [B, D] after one more token, which stands in ``column`` of the padded sequences."""
-    visible = torch.arange(column + 1, device=policy.device) >= pads[:, None]  # [B, W]
+def _decode(policy: Policy, cache: Cache, tokens: Tensor, pads: Tensor, column: int, columns: int) -> Tensor:
+    """Return the states [B, D] after one more token, in ``column`` of the ``columns`` of the padded sequences."""
+    places = torch.arange(columns, device=policy.device)
+    visible = (places >= pads[:, None]) & (places <= column)  # [B, W]
     return policy.body(
         input_ids=tokens[:, None],
         attention_mask=visible[:, None, None],
@@ -175,12 +178,12 @@ def _prefill_work(policy: Policy, lengths: Sequence[int], rows: int) -> Work:
     )
 
 
-def _decode_work(policy: Policy, pads: Tensor, going: Tensor, context: int) -> Work:
-    """Work of one decoding step at a padded context; finished rows that are still in the batch are executed only."""
+def _decode_work(policy: Policy, pads: Tensor, going: Tensor, context: int, columns: int) -> Work:
+    """Work of one decoding step at a padded context; finished rows and empty columns are executed only."""
     rows = int(going.sum())
     contexts = context * rows - int(pads[going].sum())
     return Work(
         flops=policy.shape.decode(rows, contexts),
-        executed_flops=policy.shape.decode(len(going), context * len(going)),
+        executed_flops=policy.shape.decode(len(going), columns * len(going)),
         generated_tokens=rows,
     )

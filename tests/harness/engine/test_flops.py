@@ -7,7 +7,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
-from harness.engine import sampler, train, update
+from harness.engine import cache, sampler, train, update
 from harness.engine.critic import Critic
 from harness.engine.flops import TRAIN_FACTOR, ModelShape, PassRows
 from harness.engine.ledger import Work
@@ -145,6 +145,7 @@ def sampling(policy, prompts, uniforms):
 
 
 def test_sampling_without_padding_to_the_limit(eager, monkeypatch):
+    monkeypatch.setattr(cache, "GROWTH", 1)
     monkeypatch.setattr(eager.tokenizer, "eos_id", -1, raising=False)
     uniforms = torch.rand(2, 3, 6, generator=torch.Generator().manual_seed(0)).double().numpy()
     total, booked = sampling(eager, [[3, 4, 5], [6, 7, 8]], uniforms)
@@ -152,8 +153,9 @@ def test_sampling_without_padding_to_the_limit(eager, monkeypatch):
     assert total == booked.flops == booked.executed_flops == by_hand
 
 
-@pytest.mark.parametrize("share", [0.0, 2.0])
-def test_sampling_with_padding_and_finished_rows_is_what_is_called_executed(eager, monkeypatch, share):
+@pytest.mark.parametrize(("share", "growth"), [(0.0, 1), (2.0, 1), (0.125, 4)])
+def test_sampling_with_padding_and_finished_rows_is_what_is_called_executed(eager, monkeypatch, share, growth):
+    monkeypatch.setattr(cache, "GROWTH", growth)
     monkeypatch.setattr(sampler, "_DROP_SHARE", share)
     uniforms = torch.rand(3, 4, 6, generator=torch.Generator().manual_seed(1)).double().numpy()
     prompts = [[3, 4, 5], [6, 7], [8, 9, 10, 11]]

@@ -5,7 +5,7 @@ import pytest
 import torch
 from tiny_engine import make_policy
 
-from harness.engine import sampler
+from harness.engine import cache, sampler
 from harness.engine.ledger import Work
 from harness.engine.sampler import sample
 
@@ -49,8 +49,9 @@ def slow(policy, prompt, uniforms, temperature):
     return tokens
 
 
-@pytest.mark.parametrize("temperature", [1.0, 0.6, 0.0])
-def test_tokens_equal_the_slow_reference(policy, temperature):
+@pytest.mark.parametrize(("temperature", "growth"), [(1.0, 16), (0.6, 3), (0.0, 1)])
+def test_tokens_equal_the_slow_reference(policy, monkeypatch, temperature, growth):
+    monkeypatch.setattr(cache, "GROWTH", growth)
     uniforms = noise()
     drawn = texts(draw(policy, PROMPTS, uniforms, temperature))
     expected = [slow(policy, prompt, uniforms[p, s], temperature) for p, prompt in enumerate(PROMPTS) for s in range(4)]
