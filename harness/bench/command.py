@@ -35,6 +35,8 @@ def bench(workloads: Sequence[str], threads: int, rounds: int, out: Path | None,
         say(f"\n## {name}: {WORKLOADS[name].what}\n")
         for table in (_trainers(parts), _samplers(parts), _phases(parts)):
             say(table + "\n")
+        shares = ", ".join(f"{kind} {share:.0%}" for kind, share in parts["operators"].items())
+        say(f"What is not products alone, of an iteration's time under the profiler: {shares}.\n")
     say(f"{facts['machine']}; " + ", ".join(f"{name} {number}" for name, number in facts["versions"].items()))
     say(f"median of {rounds} iterations after one that does not count; a process each; nothing else should be running")
     if out is not None:
@@ -43,7 +45,7 @@ def bench(workloads: Sequence[str], threads: int, rounds: int, out: Path | None,
 
 def _measure(name: str, threads: int, rounds: int, say: Callable[[str], None]) -> dict[str, Any]:
     """Return what was measured of a workload, by name."""
-    from harness.bench import generation, ours, products, trl_peer
+    from harness.bench import generation, operators, ours, products, trl_peer
 
     jobs: dict[str, tuple[Any, ...]] = {
         "evengrad": (ours.iterations, name, threads, rounds),
@@ -52,6 +54,7 @@ def _measure(name: str, threads: int, rounds: int, say: Callable[[str], None]) -
         "native sampler": (generation.native, name, threads, rounds),
         "generate": (generation.generate, name, threads, rounds),
         "products": (products.phase_rates, name, threads),
+        "operators": (operators.operator_shares, name, threads),
     }
     if importlib.util.find_spec("trl") is None:
         say("TRL is not installed and left out: pip install trl==1.16.0")
@@ -110,7 +113,7 @@ def _phases(parts: dict[str, Any]) -> str:
             row += [f"{rate / 1e9:.1f}", f"{best / 1e9:.1f}", f"{rate / best:.0%}", f"{useful:.0%}"]
         rows.append(row + ["-"] * (7 - len(row)))
     rest = total - sum(ours.phase_seconds.values())
-    rows.append(["harness", f"{rest / rounds:.3f}", f"{rest / total:.1%}", *["-"] * 4])
+    rows.append(["all else", f"{rest / rounds:.3f}", f"{rest / total:.1%}", *["-"] * 4])
     heads = ["phase", "s", "share", "useful GFLOP/s", "products alone", "reached", "useful of executed"]
     return tabulate(rows, heads, "pipe", disable_numparse=True)
 

@@ -2,6 +2,8 @@
 
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from harness.bench.measured import Measured
@@ -12,39 +14,50 @@ from harness.engine.run import Run, build_run
 from harness.engine.train import identity, iterate
 from harness.sweeps.run_folder import RunFolder
 
-__all__ = ["iterations"]
+__all__ = ["iterations", "opened"]
 
 _PHASES = {"sample": ("prefill", "decode"), "old": ("old",), "update": ("update",)}
 
 
-def iterations(workload: str, threads: int, rounds: int) -> Measured:
-    """Make a first iteration and then measure ``rounds`` of them."""
+@contextmanager
+def opened(workload: str, threads: int) -> Iterator[tuple[Run, Recorder]]:
+    """Build a run and what records it in a folder of its own, its clock running."""
     config = make_config(workload, threads)
     run = build_run(config)
     if WORKLOADS[workload].exact_length:
         run.policy.tokenizer.stop_ids = frozenset()
-    seconds: list[float] = []
     with tempfile.TemporaryDirectory() as name, RunFolder.open(Path(name), identity(config)) as folder:
-        recorder = Recorder(run, folder, lambda _: None)
         run.ledger.start()
+        yield run, Recorder(run, folder, lambda _: None)
+        folder.finish("completed")
+
+
+def iterations(workload: str, threads: int, rounds: int) -> Measured:
+    """Make a first iteration and then measure ``rounds`` of them."""
+    seconds: list[float] = []
+    with opened(workload, threads) as (run, recorder):
         iterate(run, recorder)
-        before, timed, tokens = _flops(run), dict(run.ledger.train_phases), run.ledger.spent.generated_tokens
+        before, timed, tokens = _flops(run), _seconds(run), run.ledger.spent.generated_tokens
         reset_peak_memory()
         for _ in range(rounds):
             begun = time.perf_counter()
             iterate(run, recorder)
             seconds.append(time.perf_counter() - begun)
         peak = peak_memory_bytes()
-        folder.finish("completed")
     after = _flops(run)
     return Measured(
         seconds=seconds,
         peak_bytes=peak,
         tokens=(run.ledger.spent.generated_tokens - tokens) / rounds,
-        phase_seconds={name: spent - timed[name] for name, spent in run.ledger.train_phases.items()},
+        phase_seconds={name: spent - timed[name] for name, spent in _seconds(run).items()},
         phase_flops={name: after[name][0] - before[name][0] for name in after},
         executed_flops={name: after[name][1] - before[name][1] for name in after},
     )
+
+
+def _seconds(run: Run) -> dict[str, float]:
+    """Return the seconds so far of the budget's phases and of the diagnostics outside it."""
+    return {**run.ledger.train_phases, "diagnostic": run.ledger.seconds.get("diagnostic", 0.0)}
 
 
 def _flops(run: Run) -> dict[str, tuple[int, int]]:

@@ -57,7 +57,7 @@ WORKLOADS = {
             "task": {"name": "arithmetic", "wording": "full"},
             "rollout": {"num_prompts": 4, "group_size": 8, "max_response_tokens": 64},
             "update": {"minibatches": 4, "learning_rate": 1e-6},
-            "engine": {"micro_batch_tokens": 1024, "recompute": True},
+            "engine": {"micro_batch_tokens": 1024, "logits_mib": 32.0, "recompute": True},
         },
         exact_length=True,
     ),

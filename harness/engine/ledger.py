@@ -191,12 +191,13 @@ class Ledger:
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:
-        """Time a block on the budget's clock as a phase; what stands outside the budget within it does not count."""
-        begun = self.train_seconds()
+        """Time a block on the budget's clock as a phase, without blocks outside the budget and phases within it."""
+        begun, others = self.train_seconds(), sum(self.train_phases.values())
         try:
             yield
         finally:
-            self.train_phases[phase] = self.train_phases.get(phase, 0.0) + self.train_seconds() - begun
+            within = sum(self.train_phases.values()) - others
+            self.train_phases[phase] = self.train_phases.get(phase, 0.0) + self.train_seconds() - begun - within
 
     def state(self) -> dict[str, Any]:
         """Return everything but the budget itself as plain values."""

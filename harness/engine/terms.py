@@ -114,7 +114,8 @@ def backward(run: Run, batch: Batch, weights: StepWeights, sums: Sums, metrics: 
     loss.backward()
     sums.policy += policy.item()
     sums.divergence += divergence.item()
-    _log(metrics, batch, policy_gradient, gradient, weights.policy, terms.stats)
+    with run.ledger.timed("log"):
+        _log(metrics, batch, policy_gradient, gradient, weights.policy, terms.stats)
 
 
 def _penalty_gradient(penalty: Tensor | None, batch: Batch, weights: Tensor) -> Tensor:

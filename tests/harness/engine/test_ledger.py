@@ -147,12 +147,17 @@ def test_a_phase_takes_the_time_of_the_budgets_clock_alone(clock):
             clock.now += 3
             with ledger.outside("evaluation"):
                 clock.now += 50
+    with ledger.timed("update"):
+        clock.now += 1
+        with ledger.timed("log"):
+            clock.now += 2
+        clock.now += 3
     clock.now += 4
-    assert ledger.train_phases == {"sample": 6}
-    assert ledger.train_seconds() == 10
+    assert ledger.train_phases == {"sample": 6, "update": 4, "log": 2}
+    assert ledger.train_seconds() == 16
     again = Ledger("flops", 10)
     again.restore(ledger.state())
-    assert again.train_phases == {"sample": 6}
+    assert again.train_phases == ledger.train_phases
 
 
 def test_a_budget_of_seconds_refuses_when_time_is_up(clock):

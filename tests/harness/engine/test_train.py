@@ -318,7 +318,7 @@ def test_the_seconds_of_a_run_are_those_of_its_phases_and_of_little_else(tiny, t
     cell(small(objective={"name": "ppo"}, trust_region={"name": "dual"}), tmp_path)
     timing = lines(tmp_path, "timing")[-1]
     phases = timing["train_phase_seconds"]
-    assert phases.keys() == {"sample", "verify", "old", "critic", "update", "probe"}
+    assert phases.keys() == {"sample", "verify", "old", "critic", "update", "log", "probe"}
     assert min(phases.values()) > 0
     assert sum(phases.values()) <= timing["train_seconds"]
 
