@@ -37,7 +37,8 @@ class _GrowingLayer(DynamicLayer):
             self.keys, self.values = key_states, value_states
             return key_states, value_states
         keys, values = self.keys, self.values
-        assert keys is not None and values is not None
+        assert keys is not None
+        assert values is not None
         if self._filled > keys.shape[-2]:
             keys, values = _wider(keys), _wider(values)
         keys[..., begin : self._filled, :], values[..., begin : self._filled, :] = key_states, value_states
