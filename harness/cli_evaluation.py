@@ -35,6 +35,7 @@ def add_eval(commands: "Commands") -> None:
         "--k", type=counts, metavar="K,K", help="of pass@k and maj@k; default: the run's, with --samples 1 and N"
     )
     command.add_argument("--temperature", type=_temperature, metavar="T", help="0 is greedy; default: the run's")
+    command.add_argument("--sampler", choices=("native", "vllm"), help="default: the run's")
     command.add_argument("--out", type=Path, metavar="FILE.jsonl", help="write every response, for evengrad samples")
     command.add_argument("--json", action="store_true", help="print the numbers as JSON")
     command.set_defaults(run=_eval)
@@ -109,6 +110,7 @@ def _eval(options: argparse.Namespace) -> int:
         samples=options.samples,
         ks=options.k,
         temperature=options.temperature,
+        sampler=options.sampler,
     )
     changed = problems_changed(options.run_folder, run)
     summary = {"split": options.split, "problems_changed": changed, **outcome.summary()}

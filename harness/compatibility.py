@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from harness import plugins
 from harness.config.errors import UserError
+from harness.config.sampler import LEAST_VLLM_TEMPERATURE, vllm_version
 from harness.config.schema import RunConfig
 from harness.engine.prompts import Prompts
 from harness.scoring import examples_of
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from objectives.trust_region import TrustRegion
     from tasks.base import Task
 
-__all__ = ["check_run", "exact_fields", "requirements"]
+__all__ = ["check_run", "check_sampler", "exact_fields", "requirements"]
 
 
 def check_run(config: RunConfig) -> dict[str, Any]:
@@ -43,6 +44,7 @@ def check_run(config: RunConfig) -> dict[str, Any]:
     _check_parts(config, chosen, region)
     _check_shaping(config, chosen, name)
     _check_prompts(config, task)
+    check_sampler(config)
     from objectives import Objective
 
     if type(chosen).keep_groups is not Objective.keep_groups and not config.rollout.max_resamples:
@@ -74,6 +76,30 @@ def requirements(config: RunConfig) -> frozenset[str]:
 def exact_fields(requires: frozenset[str]) -> list[str]:
     """Return the divergences over the vocabulary among required fields, sorted; each takes a head's forward pass."""
     return sorted(name for name in requires if name.startswith("exact_kl_") or name == "projection_gap")
+
+
+def check_sampler(config: RunConfig) -> None:
+    """Refuse what vLLM cannot do: without itself, without a GPU, or near temperature 0, where it would not say so.
+
+    Raises:
+        UserError: as said.
+    """
+    sampler = config.sampler
+    if sampler.name != "vllm":
+        return
+    vllm_version()
+    for key in ("gpu_memory_utilization", "sleep"):
+        if config.engine.device == "cpu" and getattr(sampler, key):
+            raise UserError(
+                f"sampler.{key} = {getattr(sampler, key)} is about a GPU's memory and engine.device = 'cpu' has none: "
+                "leave it out (a CPU has sampler.kv_cache_gib)"
+            )
+    for table in ("rollout", "eval"):
+        if 0 < (temperature := getattr(config, table).temperature) < LEAST_VLLM_TEMPERATURE:
+            raise UserError(
+                f"{table}.temperature = {temperature:g}: vLLM samples at {LEAST_VLLM_TEMPERATURE:g} and above; raise "
+                "it, or take sampler.name = 'native'"
+            )
 
 
 def _check_parts(config: RunConfig, objective: "Objective", region: "TrustRegion") -> None:

@@ -15,8 +15,8 @@ from harness.engine.loading import load_policy
 from harness.engine.logprobs import score_responses
 from harness.engine.policy import Policy
 from harness.engine.prompts import Prompts
-from harness.engine.sampler import sample
-from harness.engine.streams import uniforms
+from harness.engine.samplers import NativeSampler, Samples
+from harness.engine.streams import noises
 from harness.plugins import task as make_task
 
 __all__ = ["Generated", "generate", "native"]
@@ -39,16 +39,8 @@ class Generated:
 def native(workload: str, threads: int, rounds: int) -> Generated:
     """Measure the native sampler, after a first round that does not count."""
     config, policy, prompts = _prepare(workload, threads)
-    rollout = config.rollout
-    keys = [str(i) for i in range(len(prompts))]
-
-    def draw(round_: int) -> int:
-        noise = uniforms(0, "benchmark", round_, keys, rollout.group_size, rollout.max_response_tokens)
-        drawn = sample(policy, prompts, noise, temperature=rollout.temperature, charge=lambda _: None)
-        return int(drawn.mask.sum())
-
-    rates = _rates(draw, rounds)
-    return Generated(rates, _gap(config, policy, prompts, keys))
+    rates = _rates(lambda round_: int(_draw(config, policy, prompts, round_).mask.sum()), rounds)
+    return Generated(rates, _gap(config, policy, prompts))
 
 
 def generate(workload: str, threads: int, rounds: int) -> Generated:
@@ -76,6 +68,18 @@ def generate(workload: str, threads: int, rounds: int) -> Generated:
         return _lengths(drawn, tokenizer.stop_ids)
 
     return Generated(_rates(draw, rounds), None)
+
+
+def _draw(config: RunConfig, policy: Policy, prompts: list[list[int]], round_: int) -> Samples:
+    rollout = config.rollout
+    return NativeSampler().sample(
+        policy,
+        prompts,
+        noises(0, "benchmark", round_, [str(i) for i in range(len(prompts))], rollout.group_size),
+        limit=rollout.max_response_tokens,
+        temperature=rollout.temperature,
+        charge=lambda _: None,
+    )
 
 
 def _prepare(workload: str, threads: int) -> tuple[RunConfig, Policy, list[list[int]]]:
@@ -106,10 +110,8 @@ def _lengths(drawn: Tensor, stops: frozenset[int]) -> int:
 
 
 @torch.no_grad()
-def _gap(config: RunConfig, policy: Policy, prompts: list[list[int]], keys: list[str]) -> float:
-    rollout = config.rollout
-    noise = uniforms(0, "benchmark", 0, keys, rollout.group_size, rollout.max_response_tokens)
-    drawn = sample(policy, prompts, noise, temperature=rollout.temperature, charge=lambda _: None)
-    rows = [prompt for prompt in prompts for _ in range(rollout.group_size)]
-    scored = score_responses(policy, rows, drawn.ids, drawn.mask, temperature=rollout.temperature, chunk_tokens=256)
+def _gap(config: RunConfig, policy: Policy, prompts: list[list[int]]) -> float:
+    drawn, temperature = _draw(config, policy, prompts, 0), config.rollout.temperature
+    rows = [prompt for prompt in prompts for _ in range(config.rollout.group_size)]
+    scored = score_responses(policy, rows, drawn.ids, drawn.mask, temperature=temperature, chunk_tokens=256)
     return float((scored.logprobs - drawn.logprobs).abs().max())

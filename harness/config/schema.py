@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from harness.config.parts import CorrectionConfig, PromptsConfig, ReplayConfig, Section, ShapingConfig
 from harness.config.policies import PolicyConfig, TeacherConfig
+from harness.config.sampler import SamplerConfig
 
 __all__ = ["AXES", "LEAST_TEMPERATURE", "Arm", "Axis", "Plugin", "RunConfig", "SweepConfig"]
 
@@ -177,6 +178,7 @@ class RunConfig(Section):
     trust_region: Plugin = Plugin(name="none")
     prompts: PromptsConfig = PromptsConfig()  # pyright: ignore[reportCallIssue]
     rollout: RolloutConfig = RolloutConfig()  # pyright: ignore[reportCallIssue]
+    sampler: SamplerConfig = SamplerConfig()  # pyright: ignore[reportCallIssue]
     update: UpdateConfig = UpdateConfig()  # pyright: ignore[reportCallIssue]
     critic: CriticConfig = CriticConfig()  # pyright: ignore[reportCallIssue]
     correction: CorrectionConfig = CorrectionConfig()  # pyright: ignore[reportCallIssue]

@@ -2,7 +2,9 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,14 +12,16 @@ import numpy as np
 import torch
 
 from harness import plugins
+from harness.compatibility import check_sampler
 from harness.config.errors import CorruptRecordError, UserError
 from harness.config.loading import resolve_run
+from harness.config.sampler import SamplerConfig
 from harness.config.schema import EvalConfig, RunConfig
 from harness.engine.ledger import Work
 from harness.engine.loading import load_policy
 from harness.engine.policy import Policy, load_weights
-from harness.engine.sampler import sample
-from harness.engine.streams import uniforms
+from harness.engine.samplers import Sampler, Samples, make_sampler
+from harness.engine.streams import noises
 from harness.scoring import Group, examples_of, sample_row, score_pairs, summarise, vote_answers
 from tasks.base import Example, Score, Split, Task
 
@@ -77,6 +81,7 @@ class Evaluation:
 
 def evaluate(
     policy: Policy,
+    sampler: Sampler,
     task: Task,
     *,
     split: Split,
@@ -90,11 +95,12 @@ def evaluate(
 ) -> Evaluation:
     """Sample and score the first ``num_prompts`` examples of a split.
 
-    The uniforms are keyed by seed, split and prompt alone: every policy meets the same prompts and the same noise at
-    every point of a run.
+    The noise is keyed by seed, split and prompt alone: every policy meets the same prompts and the same noise at every
+    point of a run.
 
     Args:
         policy: the model.
+        sampler: draws its responses.
         task: where prompts and verdicts come from.
         split: "validation" or "test".
         num_prompts: prompts; UserError if the split has fewer.
@@ -114,17 +120,18 @@ def evaluate(
     step = max(1, batch_rows // samples)
     for start in range(0, num_prompts, step):
         chosen = examples[start : min(start + step, num_prompts)]
-        noise = uniforms(seed, f"evaluation {split}", 0, [example.id for example in chosen], samples, limit)
-        _extend(result, policy, task, chosen, noise, temperature)
+        noise = noises(seed, f"evaluation {split}", 0, [example.id for example in chosen], samples)
+        draw = partial(sampler.sample, policy, noise=noise, limit=limit, temperature=temperature)
+        _extend(result, policy, task, chosen, draw)
     if max(ks) > 1:
         result.answers = vote_answers(task, result.responses)
     return result
 
 
 def _extend(
-    result: Evaluation, policy: Policy, task: Task, chosen: Sequence[Example], noise: np.ndarray, temperature: float
+    result: Evaluation, policy: Policy, task: Task, chosen: Sequence[Example], draw: Callable[..., Samples]
 ) -> None:
-    """Add responses to some examples, and their scores, to the result; ``noise`` is [examples, samples, T]."""
+    """Add responses to some examples, and their scores, to the result; ``draw`` takes their prompts and a charge."""
 
     def book(work: Mapping[str, Work]) -> None:
         for part in work.values():
@@ -132,7 +139,7 @@ def _extend(
 
     asked = [task.prompt(example) for example in chosen]
     prompts = [policy.tokenizer.prompt_ids(text) for text in asked]
-    drawn = sample(policy, prompts, noise, temperature=temperature, charge=book)
+    drawn = draw(prompts=prompts, charge=book)
     lengths = drawn.mask.sum(1).tolist()
     texts = [policy.tokenizer.decode(row[:n]) for row, n in zip(drawn.ids.tolist(), lengths, strict=True)]
     repeated = [example for example in chosen for _ in range(result.samples)]
@@ -151,6 +158,7 @@ def evaluate_run(
     samples: int | None = None,
     ks: Sequence[int] | None = None,
     temperature: float | None = None,
+    sampler: str | None = None,
 ) -> tuple[Evaluation, RunConfig]:
     """Evaluate the final weights of a completed run.
 
@@ -161,6 +169,7 @@ def evaluate_run(
         samples: responses a prompt; the run's own if None.
         ks: k of pass@k and maj@k; if None the run's own, or with ``samples`` given 1 and that number.
         temperature: the run's own if None.
+        sampler: "native" or "vllm"; the run's own if None.
 
     Returns:
         The evaluation, and the run with the settings that it was made with.
@@ -173,24 +182,30 @@ def evaluate_run(
     weights = folder / "weights.safetensors"
     if not weights.is_file():
         raise UserError(f"{folder} has no final weights (weights.safetensors): the run has not been completed")
-    settings = _settings(config.eval, samples, ks, temperature)
+    config = config.model_copy(update={"eval": _settings(config.eval, samples, ks, temperature)})
+    if sampler not in (None, config.sampler.name):
+        config = config.model_copy(update={"sampler": SamplerConfig.model_validate({"name": sampler})})
+    check_sampler(config)
+    settings = config.eval
     torch.set_num_threads(config.engine.threads)
     start = config.policy.model_copy(update={"weights": str(weights)}) if config.policy.weights else config.policy
     policy = load_policy(start, config.task.name, config.engine.device)
     load_weights(policy, weights)
-    outcome = evaluate(
-        policy,
-        plugins.task(config.task),
-        split=split,
-        num_prompts=num_prompts or (settings.num_prompts if split == "validation" else settings.test_prompts),
-        samples=settings.samples,
-        temperature=settings.temperature,
-        seed=config.seed,
-        limit=config.rollout.max_response_tokens,
-        batch_rows=settings.batch_rows,
-        ks=settings.pass_k,
-    )
-    return outcome, config.model_copy(update={"eval": settings})
+    with closing(make_sampler(config.sampler)) as drawing:
+        outcome = evaluate(
+            policy,
+            drawing,
+            plugins.task(config.task),
+            split=split,
+            num_prompts=num_prompts or (settings.num_prompts if split == "validation" else settings.test_prompts),
+            samples=settings.samples,
+            temperature=settings.temperature,
+            seed=config.seed,
+            limit=config.rollout.max_response_tokens,
+            batch_rows=settings.batch_rows,
+            ks=settings.pass_k,
+        )
+    return outcome, config
 
 
 def problems_changed(folder: Path, config: RunConfig) -> bool:

@@ -10,6 +10,7 @@ import harness
 from harness import plugins
 from harness.compatibility import requirements
 from harness.config.policies import PolicyConfig
+from harness.config.sampler import vllm_version
 from harness.config.schema import RunConfig
 from harness.engine.embedded import PRESETS, read_file, start_file
 
@@ -32,7 +33,7 @@ def identity(config: RunConfig) -> dict[str, Any]:
             "policy": _policy_hash(config.policy, config.task.name),
             "teacher": _policy_hash(config.teacher, config.task.name) if _learns(config) else "",
         },
-        "versions": {name: version(name) for name in _NUMERIC_PACKAGES},
+        "versions": _versions(config),
         "hardware": platform.machine(),
     }
 
@@ -44,12 +45,18 @@ def _used(config: RunConfig) -> dict[str, Any]:
         if tables[name][setting] == "none":
             tables[name] = {setting: "none"}
     tables["shaping"], tables["prompts"] = config.shaping.used(), config.prompts.used()
+    tables["sampler"] = config.sampler.used()
     if not tables["prompts"]:
         del tables["prompts"]
     del tables["rollout"]["max_infra_frac"]  # ends a run, and changes no byte of one that it does not end
     if not _learns(config):
         tables["teacher"] = {}
     return tables
+
+
+def _versions(config: RunConfig) -> dict[str, str]:
+    sampler = {"vllm": vllm_version()} if config.sampler.name == "vllm" else {}
+    return {name: version(name) for name in _NUMERIC_PACKAGES} | sampler
 
 
 def _learns(config: RunConfig) -> bool:

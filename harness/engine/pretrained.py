@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from harness.config.errors import UserError
 from harness.config.policies import PolicyConfig
@@ -45,12 +45,12 @@ def load_pretrained(config: PolicyConfig, known: Sequence[str]) -> Policy:
             **place, dtype=getattr(torch, config.dtype), attn_implementation=ATTENTION
         )
         tokenizer = AutoTokenizer.from_pretrained(**place)
-        settings = AutoConfig.from_pretrained(**place).to_dict()
     except (ImportError, OSError, ValueError, json.JSONDecodeError) as error:
         cause = str(error).strip().splitlines()[0]
         raise UserError(
             f"policy {config.name!r} is neither an embedded preset ({', '.join(known)}) nor a loadable model: {cause}"
         ) from None
+    settings = model.config.to_dict()
     try:
         shape = ModelShape.from_config(settings)
     except KeyError as error:

@@ -153,7 +153,7 @@ class Recorder:
                 "split": split,
                 "seed": run.config.seed,
                 "limit": run.config.rollout.max_response_tokens,
-                "config": {name: whole["config"][name] for name in ("policy", "task", "eval", "engine")},
+                "config": {name: whole["config"][name] for name in ("policy", "sampler", "task", "eval", "engine")},
                 "sources": whole["sources"],
             }
         )
@@ -169,6 +169,7 @@ def _evaluation(run: Run, split: Split) -> Evaluation:
     config = run.config
     return evaluate(
         run.policy,
+        run.sampler,
         run.task,
         split=split,
         num_prompts=config.eval.num_prompts if split == "validation" else config.eval.test_prompts,

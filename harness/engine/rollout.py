@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,8 +15,8 @@ from harness.engine.judging import Judged, judge
 from harness.engine.ledger import Ledger, Work
 from harness.engine.policy import Policy
 from harness.engine.prompts import Draw, Prompts
-from harness.engine.sampler import Samples, sample
-from harness.engine.streams import uniforms
+from harness.engine.samplers import NO_NOISE, Sampler, Samples
+from harness.engine.streams import noises
 from objectives import Finish, Objective, Origin
 from tasks.base import Example, Task
 
@@ -37,6 +36,7 @@ class _Round:
 
 def collect(
     policy: Policy,
+    sampler: Sampler,
     task: Task,
     objective: Objective,
     config: RolloutConfig,
@@ -65,7 +65,7 @@ def collect(
         draw = prompts.draw(cursor, config.num_prompts - len(kept), fraction)
         draws.append(draw)
         cursor = draw.cursor
-        round_ = _sample_round(policy, task, draw.examples, config, ledger, seed, iteration, visits)
+        round_ = _sample_round(policy, sampler, task, draw.examples, config, ledger, seed, iteration, visits)
         counts += round_.judged.tally
         shape = (len(draw.examples), config.group_size)
         for example, correct in zip(draw.examples, round_.judged.correct.reshape(shape).tolist(), strict=True):
@@ -81,11 +81,14 @@ def collect(
     experience.prompt_metrics = prompts.metrics(draws, fraction)
     if "greedy_rewards" in objective.requires:
         picked = [round_.examples[index] for round_, index in chosen]
-        _add_greedy(experience, _greedy(policy, task, picked, config.max_response_tokens, ledger), config.group_size)
+        greedy = _greedy(policy, sampler, task, picked, config.max_response_tokens, ledger)
+        _add_greedy(experience, greedy, config.group_size)
     return experience
 
 
-def _greedy(policy: Policy, task: Task, examples: Sequence[Example], limit: int, ledger: Ledger) -> Judged:
+def _greedy(
+    policy: Policy, sampler: Sampler, task: Task, examples: Sequence[Example], limit: int, ledger: Ledger
+) -> Judged:
     """Return what the greedy response to each example earned, charged as "greedy"."""
     prompts = [policy.tokenizer.prompt_ids(task.prompt(example)) for example in examples]
 
@@ -93,14 +96,9 @@ def _greedy(policy: Policy, task: Task, examples: Sequence[Example], limit: int,
         (part,) = work.values()
         ledger.charge({"greedy": part})
 
+    noise = [NO_NOISE] * len(prompts)
     with ledger.timed("greedy"):
-        drawn = sample(
-            policy,
-            prompts,
-            np.zeros((len(prompts), 1, limit)),
-            temperature=0,
-            charge=as_greedy,
-        )
+        drawn = sampler.sample(policy, prompts, noise, limit=limit, temperature=0, charge=as_greedy)
     with ledger.timed("verify"):
         return judge(task, examples, _texts(policy, drawn), drawn.mask.sum(1), drawn.finish)
 
@@ -114,6 +112,7 @@ def _add_greedy(experience: Experience, greedy: Judged, group_size: int) -> None
 
 def _sample_round(
     policy: Policy,
+    sampler: Sampler,
     task: Task,
     examples: Sequence[Example],
     config: RolloutConfig,
@@ -129,10 +128,11 @@ def _sample_round(
         again = visits[example.id]
         visits[example.id] += 1
         keys.append(f"{example.id} again {again}" if again else example.id)
-    noise = uniforms(seed, "rollout", iteration, keys, config.group_size, config.max_response_tokens)
+    noise = noises(seed, "rollout", iteration, keys, config.group_size)
     window = config.window_tokens or config.max_response_tokens
+    asked = {"limit": window, "temperature": config.temperature, "charge": ledger.charge}
     with ledger.timed("sample"):
-        drawn = sample(policy, prompts, noise[..., :window], temperature=config.temperature, charge=ledger.charge)
+        drawn = sampler.sample(policy, prompts, noise, **asked)
     if window < config.max_response_tokens:
         drawn.finish[drawn.finish == Finish.LENGTH] = int(Finish.WINDOW)
     repeated = [example for example in examples for _ in range(config.group_size)]

@@ -17,6 +17,7 @@ from harness.engine.policy import Policy
 from harness.engine.prompts import Prompts
 from harness.engine.recompute import recompute_layers
 from harness.engine.replay import Replay
+from harness.engine.samplers import Sampler, make_sampler
 from harness.engine.unfinished import Unfinished
 from harness.scoring import examples_of
 from objectives import Objective
@@ -37,6 +38,7 @@ class Run:
         objective: stateless.
         region: stateless; its coefficient is ``coef``.
         policy: trained in place.
+        sampler: draws every response, those of evaluations too.
         optimizer: of the policy.
         critic: None unless the objective reads values.
         critic_optimizer: of the critic.
@@ -57,6 +59,7 @@ class Run:
     objective: Objective
     region: TrustRegion
     policy: Policy
+    sampler: Sampler
     optimizer: Optimizer
     critic: Critic | None
     critic_optimizer: Optimizer | None
@@ -114,6 +117,7 @@ def build_run(config: RunConfig) -> Run:
         objective=objective,
         region=region,
         policy=policy,
+        sampler=make_sampler(config.sampler),
         optimizer=Optimizer(
             policy.model,
             "policy",

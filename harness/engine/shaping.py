@@ -27,8 +27,7 @@ from harness.engine.logprobs import score_responses
 from harness.engine.passes import chunk_tokens, forward_work
 from harness.engine.reward_parts import added_reward
 from harness.engine.run import Run
-from harness.engine.sampler import sample
-from harness.engine.streams import uniforms
+from harness.engine.streams import noises
 from objectives import Finish, Origin, Rollout
 
 __all__ = ["shape_rewards", "significant"]
@@ -103,13 +102,14 @@ def _draw_references(run: Run, experience: Experience) -> None:
     if not new:
         return
     prompts = list(new.values())
-    noise = uniforms(config.seed, "shaping", 0, list(new), 1, config.rollout.max_response_tokens)
+    noise = noises(config.seed, "shaping", 0, new, 1)
 
     def charge(work: Mapping[str, Work]) -> None:
         (part,) = work.values()
         run.ledger.charge({"shaping": part})
 
-    drawn = sample(reference, prompts, noise, temperature=config.rollout.temperature, charge=charge)
+    limit, temperature = config.rollout.max_response_tokens, config.rollout.temperature
+    drawn = run.sampler.sample(reference, prompts, noise, limit=limit, temperature=temperature, charge=charge)
     lengths, singles = drawn.mask.sum(1).tolist(), len(prompts)
     rows = PassRows([len(prompt) for prompt in prompts], lengths, range(singles), [True] * singles)
     run.ledger.charge({"shaping": forward_work(reference.shape, rows)})
@@ -118,7 +118,7 @@ def _draw_references(run: Run, experience: Experience) -> None:
         prompts,
         drawn.ids,
         drawn.mask,
-        temperature=config.rollout.temperature,
+        temperature=temperature,
         chunk_tokens=chunk_tokens(run, reference),
     )
     chosen = significant(scored.logprobs, drawn.mask, config.shaping.threshold).sum(1).tolist()

@@ -5,12 +5,13 @@ their objective; there is no generator state to save or to disturb.
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
 
-__all__ = ["key", "prompt_order", "prompt_stream", "uniform_row", "uniforms"]
+__all__ = ["Noise", "key", "noises", "prompt_order", "prompt_stream"]
 
 
 def key(*parts: int | str) -> int:
@@ -24,31 +25,42 @@ def key(*parts: int | str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=16).digest(), "little")
 
 
-def uniforms(seed: int, stream: str, step: int, prompts: Sequence[str], samples: int, length: int) -> np.ndarray:
-    """Return one uniform in [0, 1) per prompt, sample and position.
+@dataclass(frozen=True)
+class Noise:
+    """What one response is drawn with: a sampler makes all of its randomness from this.
 
-    Args:
+    Attributes:
         seed: of the run.
-        stream: what they are for ("rollout", "evaluation", ...).
+        stream: what it is for ("rollout", "evaluation", ...).
         step: iteration; repeated visits of a prompt differ by it.
-        prompts: ids of the prompts.
-        samples: samples a prompt.
-        length: positions; a longer draw begins with the same numbers.
-
-    Returns:
-        [prompts, samples, length] float64.
+        prompt: id of the prompt.
+        sample: which of the prompt's responses.
+        begin: tokens of the response that were drawn before.
     """
-    drawn = np.empty((len(prompts), samples, length))
-    for row, prompt in enumerate(prompts):
-        for sample in range(samples):
-            drawn[row, sample] = uniform_row(seed, stream, step, prompt, sample, length)
-    return drawn
+
+    seed: int
+    stream: str
+    step: int
+    prompt: str
+    sample: int
+    begin: int = 0
+
+    def uniforms(self, length: int) -> np.ndarray:
+        """Return the uniforms in [0, 1) of the next ``length`` tokens [length], float64.
+
+        A longer draw begins with the same numbers, and what is drawn from a later ``begin`` goes on with them.
+        """
+        bits = np.random.Philox(key=key(self.seed, self.stream, self.step, self.prompt, self.sample))
+        return np.random.Generator(bits).random(self.begin + length)[self.begin :]
+
+    def request_seed(self) -> int:
+        """Return 63 bits for the random generator of an engine that makes one for each request."""
+        return key(self.seed, self.stream, self.step, self.prompt, self.sample, self.begin) >> 65
 
 
-def uniform_row(seed: int, stream: str, step: int, prompt: str, sample: int, length: int) -> np.ndarray:
-    """Return the [length] uniforms of one sample: a row of ``uniforms``."""
-    bits = np.random.Philox(key=key(seed, stream, step, prompt, sample))
-    return np.random.Generator(bits).random(length)
+def noises(seed: int, stream: str, step: int, prompts: Iterable[str], samples: int) -> list[Noise]:
+    """Return the noise of ``samples`` responses to each of ``prompts``, those to one prompt next to each other."""
+    return [Noise(seed, stream, step, prompt, sample) for prompt in prompts for sample in range(samples)]
 
 
 def prompt_stream(seed: int, num_examples: int, start: int) -> Iterator[int]:

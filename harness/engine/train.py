@@ -54,6 +54,8 @@ def run_cell(config: RunConfig, folder: RunFolder, notify: Notify) -> None:
         _train(run, folder, recorder)
     except (NonFinite, TooManyUnscored) as error:
         recorder.fail(str(error))
+    finally:
+        run.sampler.close()
 
 
 def _train(run: Run, folder: RunFolder, recorder: Recorder) -> None:
@@ -121,7 +123,8 @@ def _collect(run: Run) -> Experience:
         assert carried is not None
         return carried
     fresh = collect(
-        run.policy, run.task, run.objective, config.rollout.model_copy(update={"num_prompts": num_prompts}), run.ledger,
+        run.policy, run.sampler, run.task, run.objective,
+        config.rollout.model_copy(update={"num_prompts": num_prompts}), run.ledger,
         seed=config.seed, iteration=run.iteration, cursor=run.cursor, prompts=run.prompts,
     )  # fmt: skip
     if carried is not None:

@@ -26,7 +26,8 @@ from harness.engine.embedded import PRESETS, available
 from harness.engine.evaluate import evaluate
 from harness.engine.logprobs import score_responses
 from harness.engine.policy import Policy, build_preset, pad_right
-from harness.engine.streams import key, uniforms
+from harness.engine.samplers import NativeSampler
+from harness.engine.streams import Noise, key
 from tasks.base import Task
 
 __all__ = ["warm_start"]
@@ -51,7 +52,9 @@ def demonstrations(
     """
     examples = task.examples("train")
     for epoch in itertools.count():
-        order, style = uniforms(seed, "warm start", epoch, ["order", "style"], 1, len(examples))[:, 0]
+        order, style = (
+            Noise(seed, "warm start", epoch, what, 0).uniforms(len(examples)) for what in ("order", "style")
+        )
         for place, index in enumerate(order.argsort(kind="stable")):
             careful = epoch * len(examples) + place < careful_only or style[index] < careful_share
             shown = {demonstration.style: demonstration for demonstration in task.demonstrations(examples[index])}
@@ -121,8 +124,8 @@ def main(arguments: list[str] | None = None) -> None:
         }
         save_file(tensors, options.out / f"{preset}-{task_name}-{number}.safetensors")
         outcome = evaluate(
-            policy, tasks.make(task_name), split="validation", num_prompts=512, samples=1, temperature=1.0,
-            seed=0, limit=52, batch_rows=512,
+            policy, NativeSampler(), tasks.make(task_name), split="validation", num_prompts=512, samples=1,
+            temperature=1.0, seed=0, limit=52, batch_rows=512,
         )  # fmt: skip
         sys.stdout.write(
             json.dumps({"preset": preset, "task": task_name, "number": number, **outcome.summary()}) + "\n"

@@ -7,15 +7,14 @@ that end make room for fresh prompts ("successive batching", Truncated PPO, arXi
 
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from harness.engine.experience import Experience
 from harness.engine.judging import judge
 from harness.engine.run import Run
-from harness.engine.sampler import Samples, sample
-from harness.engine.streams import uniform_row
+from harness.engine.samplers import Samples
+from harness.engine.streams import Noise
 from harness.engine.unfinished import Unfinished
 from objectives import Finish, Origin, Rollout
 
@@ -83,16 +82,16 @@ def continued(run: Run) -> Experience | None:
 
 def _next_window(run: Run, prompts: Sequence[list[int]]) -> Samples:
     """Sample the next window of the unfinished responses to ``prompts``, with the noise that they began with."""
-    window, limit = run.config.rollout.window_tokens, run.config.rollout.max_response_tokens
     prefixes = [one.tensors["ids"].tolist() for one in run.unfinished]
     noise = [
-        uniform_row(run.config.seed, "rollout", *one.draw, limit)[len(prefix) : len(prefix) + window]
+        Noise(run.config.seed, "rollout", *one.draw, begin=len(prefix))
         for one, prefix in zip(run.unfinished, prefixes, strict=True)
     ]
-    return sample(
+    return run.sampler.sample(
         run.policy,
         [[*prompt, *prefix] for prompt, prefix in zip(prompts, prefixes, strict=True)],
-        np.stack(noise)[:, None],
+        noise,
+        limit=run.config.rollout.window_tokens,
         temperature=run.config.rollout.temperature,
         charge=run.ledger.charge,
     )

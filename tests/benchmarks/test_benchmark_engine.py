@@ -19,8 +19,8 @@ from harness.engine.metrics import StepMetrics
 from harness.engine.plan import make_plan
 from harness.engine.rollout import collect
 from harness.engine.run import build_run
-from harness.engine.sampler import sample
-from harness.engine.streams import uniforms
+from harness.engine.samplers import NativeSampler
+from harness.engine.streams import noises
 from harness.engine.update import update_policy
 
 PROMPTS, SAMPLES, LIMIT = 16, 8, 48
@@ -42,10 +42,12 @@ def prompts(tiny):
 @pytest.mark.benchmark(group="sampling")
 def test_sampler(benchmark, prompts):
     policy, encoded = prompts
-    noise = uniforms(0, "benchmark", 0, list(map(str, range(PROMPTS))), SAMPLES, LIMIT)
-    drawn = benchmark.pedantic(
-        lambda: sample(policy, encoded, noise, temperature=1.0, charge=lambda _: None), rounds=5, warmup_rounds=1
-    )
+    noise = noises(0, "benchmark", 0, map(str, range(PROMPTS)), SAMPLES)
+
+    def sample():
+        return NativeSampler().sample(policy, encoded, noise, limit=LIMIT, temperature=1.0, charge=lambda _: None)
+
+    drawn = benchmark.pedantic(sample, rounds=5, warmup_rounds=1)
     rates(benchmark, int(drawn.mask.sum()))
 
 
@@ -82,8 +84,9 @@ def prepared(objective):
     run.ledger = Ledger("updates", 10**9)
     # The rollout of a plain objective for all: what is compared is the update.
     experience = collect(
-        run.policy, run.task, objectives.make("grpo"), config.rollout, run.ledger, seed=0, iteration=0, cursor=0
-    )
+        run.policy, run.sampler, run.task, objectives.make("grpo"), config.rollout, run.ledger,
+        seed=0, iteration=0, cursor=0,
+    )  # fmt: skip
     if "greedy_rewards" in run.requires:
         experience.greedy_rewards = torch.zeros_like(experience.rewards)
     plan = make_plan(experience, 4, config.engine.micro_batch_tokens, seed=0, iteration=0)

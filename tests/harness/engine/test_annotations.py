@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from tiny_engine import cell, free_run, make_config, make_policy, plugin, roll, teach, update
+from tiny_engine import cell, free_run, make_config, make_policy, plugin, roll, sample, teach, update
 
 import tasks
 from harness.config.errors import UserError
@@ -17,7 +17,6 @@ from harness.engine.estimate import estimate_cell
 from harness.engine.identity import identity
 from harness.engine.passes import score_rows
 from harness.engine.run import build_run
-from harness.engine.sampler import sample
 
 ARITHMETIC = {"name": "arithmetic", "train_size": 50, "validation_size": 5, "test_size": 5}
 
@@ -26,7 +25,7 @@ def test_greedy_rewards_are_those_of_the_most_probable_response(tiny):
     run = free_run(make_config(objective={"name": "remax"}))
     experience, _, rollout, targets = roll(run)
     prompts = [experience.prompts[i] for i in range(0, 16, 4)]
-    drawn = sample(run.policy, prompts, np.zeros((4, 1, 8)), temperature=0, charge=lambda _: None)
+    drawn = sample(run.policy, prompts, np.zeros((4, 1, 8)), temperature=0)
     texts = [run.policy.tokenizer.decode(row[:n]) for row, n in zip(drawn.ids.tolist(), drawn.mask.sum(1), strict=True)]
     expected = [float(sum(map(ord, text)) % 2 == 0) for text in texts]
     assert rollout.greedy_rewards.tolist() == [reward for reward in expected for _ in range(4)]

@@ -16,6 +16,7 @@ from harness.config.schema import Plugin
 from harness.engine import embedded, recorder
 from harness.engine.evaluate import Evaluation, evaluate
 from harness.engine.loading import load_policy
+from harness.engine.samplers import NativeSampler
 from harness.reports.study import load_study
 from harness.sweeps.compact import compact
 from tasks.base import Example, Score
@@ -68,7 +69,7 @@ def run(task, **changes):
         "split": "validation", "num_prompts": 9, "samples": 2, "temperature": 1.0, "seed": 0, "limit": 8,
         "batch_rows": 100, **changes,
     }  # fmt: skip
-    return evaluate(load_policy(PolicyConfig(), "arithmetic"), task, **settings)
+    return evaluate(load_policy(PolicyConfig(), "arithmetic"), NativeSampler(), task, **settings)
 
 
 def test_how_many_are_sampled_at_a_time_does_not_matter(tiny, task):

@@ -2,19 +2,19 @@
 
 import pytest
 import torch
-from tiny_engine import cell, make_config, make_policy
+from tiny_engine import cell, make_config, make_policy, sample
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
-from harness.engine import cache, sampler, train, update
+from harness.engine import cache, train, update
 from harness.engine.critic import Critic
 from harness.engine.flops import TRAIN_FACTOR, ModelShape, PassRows
 from harness.engine.ledger import Work
 from harness.engine.logprobs import score_responses
 from harness.engine.passes import forward_work, value_work
 from harness.engine.policy import pad_right
-from harness.engine.sampler import sample
+from harness.engine.samplers import native
 
 MODELS = {
     "dense": {"num_key_value_heads": 4, "head_dim": 8},
@@ -156,10 +156,10 @@ def test_sampling_without_padding_to_the_limit(eager, monkeypatch):
 @pytest.mark.parametrize(("share", "growth"), [(0.0, 1), (2.0, 1), (0.125, 4)])
 def test_sampling_with_padding_and_finished_rows_is_what_is_called_executed(eager, monkeypatch, share, growth):
     monkeypatch.setattr(cache, "GROWTH", growth)
-    monkeypatch.setattr(sampler, "_DROP_SHARE", share)
+    monkeypatch.setattr(native, "_DROP_SHARE", share)
     uniforms = torch.rand(3, 4, 6, generator=torch.Generator().manual_seed(1)).double().numpy()
     prompts = [[3, 4, 5], [6, 7], [8, 9, 10, 11]]
-    free = sample(eager, prompts, uniforms, temperature=1.0, charge=lambda _: None)
+    free = sample(eager, prompts, uniforms, temperature=1.0)
     commonest = int(free.ids[free.mask].bincount().argmax())
     monkeypatch.setattr(eager.tokenizer, "eos_id", commonest, raising=False)
     total, booked = sampling(eager, prompts, uniforms)

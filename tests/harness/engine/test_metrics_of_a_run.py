@@ -12,6 +12,7 @@ import torch
 from test_update import config_for, moved, recut, shuffled, wider
 from tiny_engine import cell, double, exact_norms, free_run, make_config, plugin, roll, update
 
+from harness.engine.ledger import Ledger
 from harness.engine.metrics import StepMetrics
 from harness.engine.passes import score_rows
 from harness.engine.probe import probe
@@ -140,7 +141,11 @@ def hand_batch():
 def test_a_token_weight_holds_the_policy_loss_and_the_penalty_and_no_region(tiny):
     batch = hand_batch()
     run = SimpleNamespace(
-        objective=make_objective("Penalised"), region=trust_region.make("fixed_penalty"), coef=5.0, updates=0
+        objective=make_objective("Penalised"),
+        region=trust_region.make("fixed_penalty"),
+        coef=5.0,
+        updates=0,
+        ledger=Ledger("updates", 1),
     )
     weights = torch.tensor([[1 / 6] * 3, [1 / 4] * 3], dtype=torch.float64) * batch.loss_mask
     metrics = StepMetrics()

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tiny_engine import TINY, make_policy
+from tiny_engine import TINY, make_policy, sample
 
 from harness.config.errors import UserError
 from harness.config.policies import PolicyConfig, TeacherConfig
@@ -10,7 +10,6 @@ from harness.engine import embedded, pretrained
 from harness.engine.loading import load_policy
 from harness.engine.logprobs import score_responses
 from harness.engine.policy import build_preset, pad_right
-from harness.engine.sampler import sample
 from harness.engine.tokenizer import CharTokenizer
 from objectives import Finish
 
@@ -141,7 +140,7 @@ def test_a_model_with_dropout_has_ratio_one_on_policy_at_any_temperature(tmp_pat
     saved(tmp_path, attention_dropout=0.5)
     loaded = load_policy(PolicyConfig(name=str(tmp_path)), "arithmetic")
     prompts, uniforms = [[2, 3], [3, 3, 2]], np.random.default_rng(0).random((2, 3, 6))
-    drawn = sample(loaded, prompts, uniforms, temperature=0.6, charge=lambda _: None)
+    drawn = sample(loaded, prompts, uniforms, temperature=0.6)
     rows = [prompt for prompt in prompts for _ in range(3)]
     scored = score_responses(loaded, rows, drawn.ids, drawn.mask, temperature=0.6, chunk_tokens=8)
     ratio = (scored.logprobs - drawn.logprobs)[drawn.mask].exp()
@@ -192,7 +191,7 @@ def test_every_token_that_stops_generation_ends_a_response(tmp_path):
         policy.head.weight.zero_()
     for token, finish in ((4, 0), (1, 0), (3, 1)):
         uniforms = np.full((1, 1, 3), (token + 0.5) / policy.shape.vocab_size)
-        drawn = sample(policy, [[2, 3]], uniforms, temperature=1.0, charge=lambda _: None)
+        drawn = sample(policy, [[2, 3]], uniforms, temperature=1.0)
         assert drawn.ids[0].tolist() == [token] * (1 if finish == 0 else 3)
         assert drawn.finish.tolist() == [int(Finish.EOS if finish == 0 else Finish.LENGTH)]
 
@@ -212,9 +211,9 @@ def test_a_prompt_that_does_not_fit_is_refused(tmp_path):
     policy = load_policy(PolicyConfig(name=chatty(tmp_path)), "arithmetic")
     assert policy.context == 128
     uniforms = np.zeros((1, 1, 8))
-    sample(policy, [[2] * 120], uniforms, temperature=1.0, charge=lambda _: None)
+    sample(policy, [[2] * 120], uniforms, temperature=1.0)
     with pytest.raises(UserError, match=r"121 tokens and 8 of its response do not fit .* 128 tokens"):
-        sample(policy, [[2] * 121], uniforms, temperature=1.0, charge=lambda _: None)
+        sample(policy, [[2] * 121], uniforms, temperature=1.0)
 
 
 def test_an_architecture_that_does_more_than_the_pass_knows_is_refused(tmp_path, monkeypatch):

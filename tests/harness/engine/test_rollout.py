@@ -14,7 +14,7 @@ from tasks.base import Example
 def rollout(run, **more):
     config = run.config.rollout.model_copy(update=more)
     return collect(
-        run.policy, run.task, run.objective, config, run.ledger,
+        run.policy, run.sampler, run.task, run.objective, config, run.ledger,
         seed=run.config.seed, iteration=run.iteration, cursor=run.cursor,
     )  # fmt: skip
 

@@ -1,35 +1,46 @@
+import dataclasses
+
 import numpy as np
 import pytest
 
-from harness.engine.streams import key, prompt_order, uniforms
+from harness.engine.streams import Noise, key, noises, prompt_order
+
+
+def rows(seed, stream, step, prompts, samples, length):
+    """Return the uniforms [prompts x samples, length] of all of them."""
+    return np.stack([noise.uniforms(length) for noise in noises(seed, stream, step, prompts, samples)])
 
 
 def test_numbers_do_not_depend_on_which_other_prompts_are_drawn():
-    many = uniforms(3, "rollout", 5, ["a", "b", "c"], 4, 6)
-    assert np.array_equal(uniforms(3, "rollout", 5, ["c", "a"], 4, 6), many[[2, 0]])
-    assert np.array_equal(uniforms(3, "rollout", 5, ["b"], 2, 6)[0], many[1, :2])
+    many = rows(3, "rollout", 5, ["a", "b", "c"], 4, 6).reshape(3, 4, 6)
+    assert np.array_equal(rows(3, "rollout", 5, ["c", "a"], 4, 6).reshape(2, 4, 6), many[[2, 0]])
+    assert np.array_equal(rows(3, "rollout", 5, ["b"], 2, 6), many[1, :2])
 
 
 def test_a_longer_draw_begins_with_the_same_numbers():
-    assert np.array_equal(uniforms(0, "r", 0, ["a"], 2, 100)[:, :, :7], uniforms(0, "r", 0, ["a"], 2, 7))
+    assert np.array_equal(rows(0, "r", 0, ["a"], 2, 100)[:, :7], rows(0, "r", 0, ["a"], 2, 7))
+
+
+def test_a_draw_that_begins_later_goes_on_with_the_same_numbers():
+    whole = Noise(0, "r", 0, "a", 1).uniforms(10)
+    assert np.array_equal(Noise(0, "r", 0, "a", 1, begin=6).uniforms(4), whole[6:])
 
 
 @pytest.mark.parametrize(
     "other", [(1, "r", 0, ["a"]), (0, "s", 0, ["a"]), (0, "r", 1, ["a"]), (0, "r", 0, ["b"])], ids=str
 )
 def test_streams_of_any_other_key_are_unrelated(other):
-    first, second = uniforms(0, "r", 0, ["a"], 2, 4000), uniforms(*other, 2, 4000)
+    first, second = rows(0, "r", 0, ["a"], 2, 4000), rows(*other, 2, 4000)
     assert not (first == second).any()
     assert abs(np.corrcoef(first.ravel(), second.ravel())[0, 1]) < 0.05
 
 
 def test_samples_of_one_prompt_are_unrelated():
-    drawn = uniforms(0, "r", 0, ["a"], 2, 4000)[0]
-    assert abs(np.corrcoef(drawn)[0, 1]) < 0.05
+    assert abs(np.corrcoef(rows(0, "r", 0, ["a"], 2, 4000))[0, 1]) < 0.05
 
 
 def test_numbers_are_uniform():
-    drawn = uniforms(0, "r", 0, list("abcdefgh"), 8, 500)
+    drawn = rows(0, "r", 0, list("abcdefgh"), 8, 500)
     assert drawn.min() >= 0
     assert drawn.max() < 1
     counts = np.histogram(drawn, 10, (0, 1))[0] / drawn.size
@@ -37,10 +48,20 @@ def test_numbers_are_uniform():
 
 
 def test_the_numbers_are_pinned():
-    assert uniforms(0, "rollout", 0, ["p"], 1, 2)[0, 0].tolist() == pytest.approx(PINNED, abs=1e-15)
+    assert Noise(0, "rollout", 0, "p", 0).uniforms(2).tolist() == pytest.approx(PINNED, abs=1e-15)
 
 
 PINNED = [0.09487398818188375, 0.7467331091407625]
+
+
+def test_a_request_has_a_seed_of_its_own_in_63_bits():
+    base = Noise(0, "rollout", 0, "p", 0)
+    changes = [{"seed": 1}, {"stream": "r"}, {"step": 1}, {"prompt": "q"}, {"sample": 1}, {"begin": 1}]
+    seeds = [base.request_seed(), *(dataclasses.replace(base, **change).request_seed() for change in changes)]
+    assert len(set(seeds)) == 7
+    assert all(0 <= seed < 2**63 for seed in seeds)
+    assert max(seeds) > 2**60
+    assert Noise(0, "rollout", 0, "p", 0).request_seed() == seeds[0]
 
 
 def test_keys_tell_types_and_borders_apart():

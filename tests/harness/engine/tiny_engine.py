@@ -1,8 +1,10 @@
 """Helpers of the engine's tests: tiny models, configurations, runs and folders."""
 
 import hashlib
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
 
@@ -18,6 +20,7 @@ from harness.engine.packing import ATTENTION
 from harness.engine.plan import make_plan
 from harness.engine.policy import Policy, pad_right
 from harness.engine.run import build_run
+from harness.engine.samplers import NativeSampler
 from harness.engine.tokenizer import CharTokenizer
 from harness.engine.update import update_policy
 from harness.sweeps.run_folder import RunFolder
@@ -56,6 +59,23 @@ def make_policy(seed=0, *, moe=None, dtype=torch.float32, vocab_size=98, **chang
         model = cls(config)
     shape = ModelShape.from_config(config.to_dict())
     return Policy(model.to(dtype).eval(), CharTokenizer(), shape)
+
+
+@dataclass(frozen=True)
+class Given:
+    """Noise of given uniforms."""
+
+    values: np.ndarray
+
+    def uniforms(self, length):
+        return self.values[:length]
+
+
+def sample(policy, prompts, uniforms, *, temperature, charge=lambda _: None):
+    """Return what the native sampler makes of ``uniforms`` [prompts, samples, length limit]."""
+    rows = [Given(row) for row in uniforms.reshape(-1, uniforms.shape[-1])]
+    limit = uniforms.shape[-1]
+    return NativeSampler().sample(policy, prompts, rows, limit=limit, temperature=temperature, charge=charge)
 
 
 def teach(policy, steps=80):

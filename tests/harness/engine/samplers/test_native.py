@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from tiny_engine import make_policy
+from tiny_engine import make_policy, sample
 
-from harness.engine import cache, sampler
+from harness.engine import cache
 from harness.engine.ledger import Work
-from harness.engine.sampler import sample
+from harness.engine.samplers import native
 
 PROMPTS = [[19, 13, 20, 29], [21, 22, 13, 23, 24, 29], [20, 29]]
 
@@ -74,7 +74,7 @@ def test_batch_mates_and_padding_do_not_matter(policy):
 @pytest.mark.parametrize("share", [0.0, 0.5, 2.0])
 def test_dropping_finished_rows_changes_nothing(policy, monkeypatch, share):
     before = draw(policy, PROMPTS, noise())
-    monkeypatch.setattr(sampler, "_DROP_SHARE", share)
+    monkeypatch.setattr(native, "_DROP_SHARE", share)
     after = draw(policy, PROMPTS, noise())
     assert torch.equal(before.ids, after.ids)
     assert torch.equal(before.mask, after.mask)
@@ -117,8 +117,8 @@ def test_a_longer_limit_goes_on_where_a_shorter_one_stopped(policy):
 
 def test_work_is_charged_before_it_is_done_and_a_refusal_stops_it(policy, monkeypatch):
     calls = []
-    original = sampler._decode
-    monkeypatch.setattr(sampler, "_decode", lambda *a: (calls.append("decode"), original(*a))[1])
+    original = native._decode
+    monkeypatch.setattr(native, "_decode", lambda *a: (calls.append("decode"), original(*a))[1])
 
     def charge(work):
         calls.append(next(iter(work)))
@@ -145,24 +145,22 @@ def test_useful_work_is_at_most_executed_and_tokens_are_counted_once(policy):
 
 def test_a_token_without_probability_is_never_drawn():
     logits = torch.tensor([[-torch.inf, 0.0, -torch.inf, 0.0, -torch.inf]] * 4)
-    drawn = sampler._draw(logits, torch.tensor([0.0, 0.49999, 0.5, 1 - 1e-12], dtype=torch.float64), 1.0)[0]
+    drawn = native._draw(logits, torch.tensor([0.0, 0.49999, 0.5, 1 - 1e-12], dtype=torch.float64), 1.0)[0]
     assert drawn.tolist() == [1, 1, 3, 3]
 
 
 def test_draws_follow_the_distribution():
     logits = torch.log(torch.tensor([[0.1, 0.2, 0.7]])).expand(1000, 3)
-    drawn = sampler._draw(logits, (torch.arange(1000).double() + 0.5) / 1000, 1.0)[0]
+    drawn = native._draw(logits, (torch.arange(1000).double() + 0.5) / 1000, 1.0)[0]
     assert drawn.bincount().tolist() == [100, 200, 700]
-    squared = sampler._draw(logits, (torch.arange(1000).double() + 0.5) / 1000, 0.5)[0]  # p^2: 1, 4 and 49 of 54
+    squared = native._draw(logits, (torch.arange(1000).double() + 0.5) / 1000, 0.5)[0]  # p^2: 1, 4 and 49 of 54
     assert squared.bincount().tolist() == [19, 74, 907]
 
 
 def test_a_sampled_padding_token_is_a_token(monkeypatch):
     policy = make_policy(seed=1)
     zeros = torch.zeros
-    monkeypatch.setattr(
-        sampler, "_draw", lambda logits, *_: (zeros(len(logits), dtype=torch.int64), zeros(len(logits)))
-    )
+    monkeypatch.setattr(native, "_draw", lambda logits, *_: (zeros(len(logits), dtype=torch.int64), zeros(len(logits))))
     drawn = draw(policy, PROMPTS, noise(length=3))
     assert drawn.mask.all()
     assert drawn.finish.tolist() == [1] * 12
@@ -170,8 +168,8 @@ def test_a_sampled_padding_token_is_a_token(monkeypatch):
 
 def test_log_probabilities_of_draws_are_those_of_the_distribution():
     logits = torch.log(torch.tensor([[0.1, 0.2, 0.7]])).expand(3, 3)
-    tokens, logprobs = sampler._draw(logits, torch.tensor([0.05, 0.2, 0.9], dtype=torch.float64), 1.0)
+    tokens, logprobs = native._draw(logits, torch.tensor([0.05, 0.2, 0.9], dtype=torch.float64), 1.0)
     assert tokens.tolist() == [0, 1, 2]
     torch.testing.assert_close(logprobs.exp(), torch.tensor([0.1, 0.2, 0.7]))
-    tokens, logprobs = sampler._draw(logits, torch.tensor([0.01, 0.05, 0.9], dtype=torch.float64), 0.5)
+    tokens, logprobs = native._draw(logits, torch.tensor([0.01, 0.05, 0.9], dtype=torch.float64), 0.5)
     torch.testing.assert_close(logprobs.exp(), torch.tensor([1.0, 4.0, 49.0]) / 54)

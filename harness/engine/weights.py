@@ -1,0 +1,45 @@
+"""A policy's weights as a stream of named tensors, and a digest that tells whether they changed."""
+
+import hashlib
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+from transformers.core_model_loading import revert_weight_conversion
+
+from harness.engine.policy import Policy
+
+__all__ = ["checkpoint_weights", "full_weights", "weights_digest"]
+
+
+def full_weights(policy: Policy) -> Iterator[tuple[str, Tensor]]:
+    """Yield every weight once, detached, under the name that the model itself gives it."""
+    for name, parameter in policy.model.named_parameters():
+        yield name, parameter.detach()
+
+
+def checkpoint_weights(policy: Policy) -> list[tuple[str, Tensor]]:
+    """Return the weights under the names of a pretrained model's files, for an engine that loads those.
+
+    Experts stand apart. A tied head stands under both of its names: some loaders keep the head that they have if it
+    does not come.
+    """
+    tensors = dict(full_weights(policy))
+    first = {id(parameter): name for name, parameter in policy.model.named_parameters()}
+    for name, parameter in policy.model.named_parameters(remove_duplicate=False):
+        tensors[name] = tensors[first[id(parameter)]]
+    return list(revert_weight_conversion(policy.model, tensors).items())
+
+
+@torch.no_grad()
+def weights_digest(policy: Policy) -> bytes:
+    """Return a digest of all weights: another one after any change, however it was made.
+
+    It is made of the contents (an exclusive or over each row of bits), as nothing else sees every change: fused
+    optimizers do not count theirs in ``Tensor._version``. Takes one reading of the weights.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for name, weight in full_weights(policy):
+        rows = torch.hash_tensor(weight, -1).view(torch.int64).cpu().contiguous()
+        digest.update(f"{name} {weight.dtype} {tuple(weight.shape)}".encode() + rows.numpy().tobytes())
+    return digest.digest()
