@@ -24,6 +24,10 @@ class Mean:
         self.total += total
         self.weight += weight
 
+    def join(self, other: "Mean") -> None:
+        """Add what ``other`` has seen."""
+        self.add(other.total, other.weight)
+
     def value(self) -> float | None:
         """Return the mean, None without entries or if it is not finite."""
         if not self.weight:
@@ -46,6 +50,10 @@ class Histogram:
         """Count ``values`` [n] float64."""
         inner = torch.tensor(self.edges[1:-1], dtype=values.dtype)
         self.counts += torch.bincount(torch.bucketize(values, inner), minlength=len(self.counts))
+
+    def join(self, other: "Histogram") -> None:
+        """Add what ``other`` has counted."""
+        self.counts += other.counts
 
     def value(self) -> dict[str, Any]:
         """Return edges and counts as plain lists."""
@@ -77,6 +85,13 @@ class Ratios:
         self.count += len(ratio)
         self.total += float(ratio.sum())
         self.squares += float(ratio.square().sum())
+
+    def join(self, other: "Ratios") -> None:
+        """Add what ``other`` has seen."""
+        self.low, self.high = min(self.low, other.low), max(self.high, other.high)
+        self.count += other.count
+        self.total += other.total
+        self.squares += other.squares
 
     def value(self) -> tuple[float | None, float | None, float | None]:
         """Return the smallest and the largest ratio, and (sum w)^2 / (n sum w^2): 1 where all are equal, 1/n where one

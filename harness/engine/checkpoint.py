@@ -12,6 +12,7 @@ from torch import Tensor
 
 from harness.engine.optimizer import Optimizer
 from harness.engine.run import Run
+from harness.engine.sharding import whole
 from harness.engine.unfinished import pack, unpack
 from harness.engine.weights import full_weights
 
@@ -21,7 +22,7 @@ _META = "state"
 
 
 def save_run(run: Run, offsets: dict[str, int]) -> bytes:
-    """Return the state of ``run`` with the lengths of its record streams."""
+    """Return the state of ``run`` with the lengths of its record streams; shards are gathered by all processes."""
     tensors = {f"policy.{name}": value for name, value in run.optimizer.tensors()}
     if run.critic_optimizer is not None:
         tensors |= {f"critic.{name}": value for name, value in run.critic_optimizer.tensors()}
@@ -71,8 +72,8 @@ def _steps(optimizer: Optimizer | None) -> tuple[int, int]:
 
 
 def _own(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return contiguous tensors that share no memory: safetensors refuses any other."""
-    return {name: value.contiguous().to(torch.device("cpu")) for name, value in tensors.items()}
+    """Return whole, contiguous tensors that share no memory: safetensors refuses any other."""
+    return {name: whole(value).contiguous().to(torch.device("cpu")) for name, value in tensors.items()}
 
 
 def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -108,6 +108,15 @@ class StepMetrics:
         shown = weighed & moved
         self.weight_hist.add(c[shown] / advantages[shown])
 
+    def join(self, other: "StepMetrics") -> None:
+        """Add what ``other`` has seen of the same rollout."""
+        for name, mean in other.means.items():
+            self.means.setdefault(name, Mean()).join(mean)
+        for level, ratios in other.ratios.items():
+            self.ratios[level].join(ratios)
+        self.ratio_hist.join(other.ratio_hist)
+        self.weight_hist.join(other.weight_hist)
+
     def summary(self) -> dict[str, Any]:
         """Return means, extremes and effective sample sizes of the ratios, and histograms as plain values."""
         found: dict[str, Any] = {**dict.fromkeys(_MEANS), **{name: mean.value() for name, mean in self.means.items()}}

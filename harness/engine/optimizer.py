@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor, nn
 
+from harness.engine.sharding import alike, whole
+
 __all__ = ["NonFinite", "Optimizer"]
 
 
@@ -58,7 +60,7 @@ class Optimizer:
         """
         for half, copy in self._halves:
             copy.grad, half.grad = None if half.grad is None else half.grad.float(), None
-        norm = float(nn.utils.clip_grad_norm_([p for _, p in self._named], self._max_grad_norm))
+        norm = float(whole(nn.utils.clip_grad_norm_([p for _, p in self._named], self._max_grad_norm)))
         if not torch.isfinite(torch.tensor(norm)):
             raise NonFinite(f"gradient norm of the {self.what} is {norm} at its update {self.steps + 1}")
         return norm
@@ -80,7 +82,7 @@ class Optimizer:
             half.copy_(copy)
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
-        """Yield the names and values of parameters and moments; after changes in place, call ``sync``."""
+        """Yield the names and values of parameters and moments, sharded as they are; after changes, call ``sync``."""
         for name, parameter in self._named:
             yield f"weights.{name}", parameter.detach()
             state = self._adam.state.get(parameter, {})
@@ -89,19 +91,22 @@ class Optimizer:
                     yield f"{moment}.{name}", state[moment]
 
     def restore(self, tensors: Mapping[str, Tensor], steps: int, moment_steps: int) -> None:
-        """Go on from ``tensors`` after ``steps`` updates, of which ``moment_steps`` are in the moments."""
+        """Go on from ``tensors``, whole or sharded as they are here, after ``steps`` updates.
+
+        ``moment_steps`` of them are in the moments.
+        """
         self.steps, self.moment_steps = steps, moment_steps
         with torch.no_grad():
             for name, parameter in self._named:
-                parameter.copy_(tensors[f"weights.{name}"])
+                parameter.copy_(alike(tensors[f"weights.{name}"], parameter))
                 if moment_steps == 0:
                     self._adam.state.pop(parameter, None)
                 else:
                     zeros = torch.zeros_like(parameter)
                     self._adam.state[parameter] = {
                         "step": torch.tensor(float(moment_steps), device=parameter.device),
-                        "exp_avg": tensors.get(f"exp_avg.{name}", zeros).clone(),
-                        "exp_avg_sq": tensors.get(f"exp_avg_sq.{name}", zeros).clone(),
+                        "exp_avg": alike(tensors.get(f"exp_avg.{name}", zeros), parameter).clone(),
+                        "exp_avg_sq": alike(tensors.get(f"exp_avg_sq.{name}", zeros), parameter).clone(),
                     }
         self.sync()
 

@@ -8,14 +8,15 @@ from torch import Tensor
 from transformers.core_model_loading import revert_weight_conversion
 
 from harness.engine.policy import Policy
+from harness.engine.sharding import whole
 
 __all__ = ["checkpoint_weights", "full_weights", "weights_digest"]
 
 
 def full_weights(policy: Policy) -> Iterator[tuple[str, Tensor]]:
-    """Yield every weight once, detached, under the name that the model itself gives it."""
+    """Yield every weight once, whole and detached, under the name that the model itself gives it."""
     for name, parameter in policy.model.named_parameters():
-        yield name, parameter.detach()
+        yield name, whole(parameter.detach())
 
 
 def checkpoint_weights(policy: Policy) -> list[tuple[str, Tensor]]:
