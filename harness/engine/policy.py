@@ -71,12 +71,12 @@ def pad_right(rows: Sequence[Sequence[int]], pad_id: int, device: torch.device) 
 def build_preset(name: str, seed: int) -> Policy:
     """Return an untrained embedded policy, its weights drawn from ``seed``."""
     moe = "num_experts" in PRESETS[name]
-    config_class, model_class = (Qwen3MoeConfig, Qwen3MoeForCausalLM) if moe else (Qwen3Config, Qwen3ForCausalLM)
-    config = config_class(vocab_size=CharTokenizer.vocab_size, **PRESETS[name])
+    classes: tuple[Any, Any] = (Qwen3MoeConfig, Qwen3MoeForCausalLM) if moe else (Qwen3Config, Qwen3ForCausalLM)
+    config = classes[0](vocab_size=CharTokenizer.vocab_size, **PRESETS[name])
     config.pad_token_id, config.eos_token_id, config.bos_token_id = CharTokenizer.pad_id, CharTokenizer.eos_id, None
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = model_class(config)
+        model = classes[1](config)
     model.set_attn_implementation(ATTENTION)
     if moe:
         model.set_experts_implementation("eager")  # of few experts as fast as any, and in float64 too

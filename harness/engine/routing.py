@@ -1,8 +1,8 @@
 """Routes of a mixture of experts: which experts each token was sent to, recorded and replayed.
 
 After an update a token's router may pick other experts, and its ratio then compares two different networks. Routing
-replay (arXiv:2507.18071, section 5.3) sends every token of the current policy's passes, prompts included, to the experts
-that the old policy picked; the router's weights of them are the current ones and carry its gradient.
+replay (arXiv:2507.18071, section 5.3) sends every token of the current policy's passes, prompts included, to the
+experts that the old policy picked; the router's weights of them are the current ones and carry its gradient.
 
 Shapes in this room: L layers with experts, N tokens of a packed row, k experts a token.
 """
@@ -19,9 +19,9 @@ from torch.overrides import TorchFunctionMode
 __all__ = ["Replayed", "again", "follow_routes", "routers", "taken"]
 
 
-def routers(body: nn.Module) -> list[nn.Module]:
+def routers(body: nn.Module) -> list[Any]:
     """Return the routers of a decoder, by layer; none of a dense one. Checkpoints know them as ``mlp.gate``."""
-    blocks = [getattr(layer, "mlp", None) for layer in body.layers]  # pyright: ignore[reportGeneralTypeIssues]
+    blocks: list[Any] = [getattr(layer, "mlp", None) for layer in body.layers]  # pyright: ignore[reportGeneralTypeIssues]
     return [block.gate for block in blocks if hasattr(block, "experts") and hasattr(block, "gate")]
 
 
@@ -67,7 +67,8 @@ class _Choice(TorchFunctionMode):
 
 
 def _choices(module: nn.Module) -> list[_Choice]:
-    return [part.choice for part in module.modules() if isinstance(getattr(part, "choice", None), _Choice)]  # pyright: ignore
+    found = [getattr(part, "choice", None) for part in module.modules()]
+    return [choice for choice in found if isinstance(choice, _Choice)]
 
 
 def taken(body: nn.Module) -> Tensor | None:
@@ -89,16 +90,17 @@ class Replayed:
             module: a decoder or a part of one.
             routes: [N, k] for each of its routers, or None where one chooses freely; None where all do.
         """
-        choices = _choices(module)
-        self._routes = list(zip(choices, [None] * len(choices) if routes is None else routes, strict=True))
+        self._choices = _choices(module)
+        self._routes: Sequence[Tensor | None] | Tensor = [None] * len(self._choices) if routes is None else routes
+        self._before: list[Tensor | None] = []
 
     def __enter__(self) -> None:
-        self._before = [choice.given for choice, _ in self._routes]
-        for choice, routes in self._routes:
+        self._before = [choice.given for choice in self._choices]
+        for choice, routes in zip(self._choices, self._routes, strict=True):
             choice.given = routes
 
     def __exit__(self, *_: object) -> None:
-        for (choice, _), before in zip(self._routes, self._before, strict=True):
+        for choice, before in zip(self._choices, self._before, strict=True):
             choice.given = before
 
 

@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from test_train import Killed, kill_at
 from test_update import distance, gradient, moved
 from tiny_engine import EXPERTS, cell, digests, double, exact_norms, free_run, make_config, make_policy, roll, update
 
@@ -122,7 +123,7 @@ def rolled(tiny_moe, monkeypatch):
 
 
 def test_routes_are_those_of_each_sequence_alone(rolled):
-    run, (experience, plan, *_), old = rolled
+    _, (experience, plan, *_), old = rolled
     assert list(experience.routes) == [tuple(rows.tolist()) for rows in plan.micro_batches]
     whole = responses(experience)
     for rows, routes in experience.routes.items():
@@ -143,7 +144,9 @@ def replayed_by_hand(run, experience, old):
         given = alone(old, prompt, response)[1]
         free = alone(run.policy, prompt, response)[1]
         changed = (given.sort(-1).values != free.sort(-1).values).any(-1)  # [L, n]
-        found.append((alone(run.policy, prompt, response, given)[0], changed[:, : len(prompt)], changed[:, len(prompt) :]))
+        found.append(
+            (alone(run.policy, prompt, response, given)[0], changed[:, : len(prompt)], changed[:, len(prompt) :])
+        )
     return found
 
 
@@ -201,7 +204,9 @@ def test_an_update_moves_every_router(tiny_moe):
     run = free_run(config_for())
     before = [router.weight.detach().clone() for router in routers(run.policy.body)]
     update(run, roll(run))
-    assert all((router.weight != old).any(1).sum() > 1 for router, old in zip(routers(run.policy.body), before, strict=True))
+    assert all(
+        (router.weight != old).any(1).sum() > 1 for router, old in zip(routers(run.policy.body), before, strict=True)
+    )
 
 
 def test_copies_of_a_policy_share_no_routes(tiny_moe):
@@ -226,8 +231,8 @@ def test_copies_of_a_policy_share_no_routes(tiny_moe):
         critic.values(prompts, ids, mask, bootstrap=False)
 
 
-def test_the_reference_routes_freely_while_the_policy_replays(rolled, monkeypatch):
-    run, (experience, plan, *_), old = rolled
+def test_the_reference_routes_freely_while_the_policy_replays(rolled):
+    run, (experience, plan, *_), _ = rolled
     run.reference = run.policy.frozen_copy()
     rows = plan.micro_batches[0]
     with torch.no_grad():
@@ -238,19 +243,23 @@ def test_the_reference_routes_freely_while_the_policy_replays(rolled, monkeypatc
 
 
 @pytest.mark.parametrize("region", ["none", "dual", "backtrack", "early_stop"])
-def test_a_run_with_replay_is_reproducible_with_any_region(tiny_moe, tmp_path, region):
-    config = config_for(trust_region={"name": region}, objective={"name": "gspo"}, budget={"amount": 2})
-    for name in ("first", "second"):
-        cell(config, tmp_path / name)
-    assert digests(tmp_path / "first") == digests(tmp_path / "second")
+def test_a_run_with_replay_that_is_killed_ends_byte_equal_with_any_region(tiny_moe, tmp_path, monkeypatch, region):
+    config = config_for(trust_region={"name": region}, objective={"name": "gspo"}, budget={"amount": 4})
+    cell(config, tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        kill_at(patch, "write_checked", 2)
+        with pytest.raises(Killed):
+            cell(config, tmp_path / "cut")
+    cell(config, tmp_path / "cut")
+    assert digests(tmp_path / "cut") == digests(tmp_path / "whole")
 
 
 def test_a_dense_policy_is_refused_when_it_is_loaded(tiny, tmp_path):
     make_policy().model.save_pretrained(tmp_path)
-    from transformers import PreTrainedTokenizerFast
     from tokenizers import Tokenizer, models
+    from transformers import PreTrainedTokenizerFast
 
     words = Tokenizer(models.WordLevel({"[P]": 0, "[E]": 1}, unk_token="[P]"))
     PreTrainedTokenizerFast(tokenizer_object=words, eos_token="[E]", pad_token="[P]").save_pretrained(tmp_path)
-    with pytest.raises(UserError, match="is for mixtures of experts; policy .* is dense"):
+    with pytest.raises(UserError, match=r"is for mixtures of experts; policy .* is dense"):
         build_run(make_config(policy={"name": str(tmp_path)}, engine={"routing_replay": True}))

@@ -10,7 +10,6 @@ import torch
 from test_routing import alone, config_for, moved_run, responses
 from tiny_engine import cell, exact_norms, free_run, make_config, roll, update
 
-from harness.engine.flops import PassRows
 from harness.engine.passes import pass_rows
 from harness.engine.routing_probe import ROUTING_METRICS, measure_routing
 from objectives import Origin
@@ -28,7 +27,9 @@ def counted(experience, rows, old, new):
     lost = [[[e not in now for e in then] for then, now in zip(*token, strict=True)] for token in tokens]  # [n][L][k]
     flat = [flag for token in lost for layer in token for flag in layer]
     loads = [
-        sum(expert in after[layer] for _, after in tokens) / (2 * len(tokens)) for layer in range(2) for expert in range(6)
+        sum(expert in after[layer] for _, after in tokens) / (2 * len(tokens))
+        for layer in range(2)
+        for expert in range(6)
     ]
     return sum(flat) / len(flat), sum(any(map(any, token)) for token in lost) / len(tokens), max(loads)
 
@@ -45,7 +46,6 @@ def test_changes_and_spreads_by_hand(tiny_moe, monkeypatch, replay):
     mask[rows[1], 1] = False
     targets = dataclasses.replace(targets, loss_mask=mask)
     found = measure_routing(run, experience, rollout, targets, plan)
-    assert tuple(found) == tuple(name for name in found if name in ROUTING_METRICS)
     assert found.keys() == set(ROUTING_METRICS)
 
     changed, rerouted, load = counted(experience, rows, old, run.policy)
@@ -82,7 +82,6 @@ def test_it_is_booked_and_not_charged(tiny_moe):
     measure_routing(run, experience, rollout, targets, plan)
     assert run.ledger.spent.flops == before
     rows = [pass_rows(experience, part) for part in plan.minibatches[0]]
-    assert all(isinstance(row, PassRows) for row in rows)
     assert run.ledger.phases["diagnostic"].flops == 2 * sum(run.policy.shape.response_forward(row) for row in rows)
 
 

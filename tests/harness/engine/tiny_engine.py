@@ -171,7 +171,7 @@ def exact_norms(monkeypatch):
 
 
 def upcycled(dense, seed=5):
-    """Return the weights of a mixture whose experts are noisy copies of a dense policy's MLPs: it writes as that does."""
+    """Return the weights of a mixture whose experts are noisy copies of a dense policy's MLPs: both write alike."""
     generator = torch.Generator().manual_seed(seed)
     tensors = make_policy(seed=seed, moe=EXPERTS).model.state_dict()
     for name, value in dense.items():
@@ -180,7 +180,9 @@ def upcycled(dense, seed=5):
     for layer in range(TINY["num_hidden_layers"]):
         mlp = f"model.layers.{layer}.mlp"
         for name, parts in (("gate_up_proj", ("gate_proj", "up_proj")), ("down_proj", ("down_proj",))):
-            copies = torch.cat([dense[f"{mlp}.{part}.weight"] for part in parts]).expand_as(tensors[f"{mlp}.experts.{name}"])
+            copies = torch.cat([dense[f"{mlp}.{part}.weight"] for part in parts]).expand_as(
+                tensors[f"{mlp}.experts.{name}"]
+            )
             noise = torch.randn(copies.shape, generator=generator)
             tensors[f"{mlp}.experts.{name}"] = copies * (1 + 0.2 * noise)
         router = tensors[f"{mlp}.gate.weight"]
