@@ -6,6 +6,7 @@ from harness import plugins
 from harness.config.errors import UserError
 from harness.config.sampler import LEAST_VLLM_TEMPERATURE, vllm_version
 from harness.config.schema import RunConfig
+from harness.engine.embedded import PRESETS
 from harness.engine.prompts import Prompts
 from harness.scoring import examples_of
 from tasks.base import Split
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from objectives.trust_region import TrustRegion
     from tasks.base import Task
 
-__all__ = ["check_run", "check_sampler", "exact_fields", "requirements"]
+__all__ = ["check_run", "check_sampler", "dense_refusal", "exact_fields", "requirements"]
 
 
 def check_run(config: RunConfig) -> dict[str, Any]:
@@ -45,6 +46,8 @@ def check_run(config: RunConfig) -> dict[str, Any]:
     _check_shaping(config, chosen, name)
     _check_prompts(config, task)
     check_sampler(config)
+    if config.engine.routing_replay:
+        _check_routing(config)
     from objectives import Objective
 
     if type(chosen).keep_groups is not Objective.keep_groups and not config.rollout.max_resamples:
@@ -120,6 +123,31 @@ def _check_parts(config: RunConfig, objective: "Objective", region: "TrustRegion
         _check_window(config, objective, name)
     if config.replay.strategy != "none" and objective.updates_per_rollout == "one":
         raise UserError(f"objective {name!r} is valid on-policy only: set replay.strategy to none")
+
+
+def dense_refusal(policy: str) -> str:
+    """Return why a policy without experts has no routes to replay."""
+    return (
+        f"engine.routing_replay = true is for mixtures of experts; policy {policy!r} is dense: set it to false, or "
+        "policy.name to one with experts, such as 'tiny-moe'"
+    )
+
+
+def _check_routing(config: RunConfig) -> None:
+    """Refuse a replay of routes that there are none of; a pretrained policy is looked at when it is loaded.
+
+    Raises:
+        UserError: the policy is a dense preset, or responses come from earlier policies.
+    """
+    preset = PRESETS.get(config.policy.name)
+    if preset is not None and "num_experts" not in preset:
+        raise UserError(dense_refusal(config.policy.name))
+    if config.replay.strategy != "none" or config.rollout.window_tokens:
+        part = "replay.strategy to none" if config.replay.strategy != "none" else "rollout.window_tokens to 0"
+        raise UserError(
+            f"engine.routing_replay = true replays the routes of the policy that made the rollout, and responses of "
+            f"earlier iterations have none: set {part}, or engine.routing_replay to false"
+        )
 
 
 def _check_window(config: RunConfig, objective: "Objective", name: str) -> None:

@@ -164,6 +164,11 @@ class EngineConfig(Section):
     recompute: bool = Field(
         False, description="the backward pass makes each layer's activations again: less memory, a third more work"
     )
+    routing_replay: bool = Field(
+        False,
+        description="of a mixture of experts: in the passes of the current policy during the updates of a rollout, its "
+        "tokens go to the experts that the old policy chose (arXiv:2507.18071, section 5.3)",
+    )
     checkpoint_every: int = Field(5, ge=1, description="iterations between checkpoints")
     sample_rows: int = Field(4, ge=0, description="responses an evaluation point writes to samples.jsonl")
 

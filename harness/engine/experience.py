@@ -40,6 +40,8 @@ class Experience:
         shaped_rewards: [N] float32, what the objective sees in place of ``rewards``; None without shaping.
         stored: [N, T] "old_logprobs" and "old_entropy" of tokens sampled in earlier iterations; empty without any.
         anchors: what exact divergences are taken to, if any is required.
+        routes: the experts that the old policy chose in its pass over a micro-batch, by its rows, [L, N, k] each
+            (``routing``); empty of a dense policy.
         tally: verdicts and reasons of the responses that ended in this iteration, of rejected groups too.
         greedy_tally: the same of the greedy responses.
         cursor: position in the stream of prompts after this rollout.
@@ -66,6 +68,7 @@ class Experience:
     shaped_rewards: Tensor | None = None
     stored: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
     anchors: dict[Anchor, AnchorStates] = field(default_factory=dict[Anchor, AnchorStates])
+    routes: dict[tuple[int, ...], Tensor] = field(default_factory=dict[tuple[int, ...], Tensor])
     tally: Tally = field(default_factory=Counter)
     greedy_tally: Tally = field(default_factory=Counter)
     cursor: int = 0

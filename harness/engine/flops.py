@@ -51,7 +51,8 @@ class ModelShape:
         if experts:
             dense, every = config.get("mlp_only_layers") or (), config.get("decoder_sparse_step") or 1
             sparse = sum(layer not in dense and (layer + 1) % every == 0 for layer in range(layers))
-        mlp = (layers - sparse) * 3 * hidden * config["intermediate_size"]
+        last = (layers - sparse) * hidden * config["intermediate_size"] if sparse < layers else 0
+        mlp = 3 * last
         if sparse:
             routed = config["moe_intermediate_size"] * config["num_experts_per_tok"]
             mlp += sparse * (3 * hidden * routed + hidden * experts)
@@ -61,7 +62,7 @@ class ModelShape:
             attention_width=heads * head_size,
             num_layers=layers,
             hidden_size=hidden,
-            last_weights=(layers - sparse) * hidden * config["intermediate_size"],
+            last_weights=last,
         )
 
     @property

@@ -49,6 +49,8 @@ def _used(config: RunConfig) -> dict[str, Any]:
     if not tables["prompts"]:
         del tables["prompts"]
     del tables["rollout"]["max_infra_frac"]  # ends a run, and changes no byte of one that it does not end
+    if not config.engine.routing_replay:
+        del tables["engine"]["routing_replay"]  # of a dense policy, which has no routes, it says nothing
     if not _learns(config):
         tables["teacher"] = {}
     return tables

@@ -13,6 +13,7 @@ from harness.engine.ledger import Work
 from harness.engine.logprobs import Scored, score_responses
 from harness.engine.plan import Plan
 from harness.engine.policy import Policy
+from harness.engine.routing import Replayed, taken
 from harness.engine.run import Run
 from objectives import Origin
 from objectives.trust_region.measured import Anchor
@@ -73,6 +74,7 @@ def score_rows(
     exact: bool = False,
     project: bool = False,
     keep_states: bool = False,
+    replay: bool | None = None,
 ) -> Scored:
     """Return what ``policy`` thinks of ``rows`` of a rollout, [K, T].
 
@@ -85,18 +87,24 @@ def score_rows(
         exact: compute the exact divergences that the run requires.
         project: return the log-probabilities of the trust region's projection, if it is one.
         keep_states: return the hidden states too.
+        replay: send the tokens to the experts that the old policy chose; as the run says for its own policy if None.
     """
-    return score_responses(
-        policy,
-        [experience.prompts[i] for i in rows.tolist()],
-        experience.ids[rows],
-        experience.mask[rows],
-        temperature=run.config.rollout.temperature,
-        chunk_tokens=chunk_tokens(run, policy),
-        entropy_gradient=entropy_gradient,
-        exact=anchored(run.requires, experience.anchors, rows, run.region.project, replaces=project) if exact else {},
-        keep_states=keep_states,
-    )
+    if replay is None:
+        replay = run.config.engine.routing_replay and policy is run.policy and bool(experience.routes)
+    with Replayed(policy.body, experience.routes[tuple(rows.tolist())] if replay else None):
+        return score_responses(
+            policy,
+            [experience.prompts[i] for i in rows.tolist()],
+            experience.ids[rows],
+            experience.mask[rows],
+            temperature=run.config.rollout.temperature,
+            chunk_tokens=chunk_tokens(run, policy),
+            entropy_gradient=entropy_gradient,
+            exact=anchored(run.requires, experience.anchors, rows, run.region.project, replaces=project)
+            if exact
+            else {},
+            keep_states=keep_states,
+        )
 
 
 @torch.no_grad()
@@ -110,23 +118,28 @@ def _assemble(plan: Plan, experience: Experience, width: int, compute: Callable[
 
 
 def old_logprobs(run: Run, experience: Experience, plan: Plan) -> tuple[Tensor, Tensor]:
-    """Return log pi_old and its entropy, [N, T] each, charged as "old"; keep its states if a divergence needs them.
+    """Return log pi_old and its entropy, [N, T] each, charged as "old"; keep its routes, and states if needed.
 
     Tokens of earlier iterations keep those of their own behaviour policy; replayed rows cost nothing.
     """
     width = experience.ids.shape[1]
     keep = _Keep(run, "old")
     plan = plan.of(experience.origin != Origin.REPLAY)
+    routes: dict[tuple[int, ...], Tensor] = {}
 
     def compute(rows: Tensor) -> Tensor:
         run.ledger.charge({"old": forward_work(run.policy.shape, pass_rows(experience, rows))})
         scored = score_rows(run, run.policy, experience, rows, keep_states=keep.wanted)
         keep.add(scored)
+        chosen = taken(run.policy.body)
+        if chosen is not None:
+            routes[tuple(rows.tolist())] = chosen
         return torch.cat([scored.logprobs, scored.entropy], 1)
 
     with run.ledger.timed("old"):
         both = _assemble(plan, experience, 2 * width, compute)
     keep.finish(experience, plan, run.policy)
+    experience.routes = routes
     if experience.stored:
         stored = torch.cat([experience.stored["old_logprobs"], experience.stored["old_entropy"]], 1)
         here = experience.window_mask.repeat(1, 2)

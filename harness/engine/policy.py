@@ -13,7 +13,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
-from transformers import Qwen3Config, Qwen3ForCausalLM
+from transformers import Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
 
 from harness.config.errors import UserError
 from harness.engine.embedded import PRESETS
@@ -70,12 +70,16 @@ def pad_right(rows: Sequence[Sequence[int]], pad_id: int, device: torch.device) 
 
 def build_preset(name: str, seed: int) -> Policy:
     """Return an untrained embedded policy, its weights drawn from ``seed``."""
-    config = Qwen3Config(vocab_size=CharTokenizer.vocab_size, **PRESETS[name])
+    moe = "num_experts" in PRESETS[name]
+    classes: tuple[Any, Any] = (Qwen3MoeConfig, Qwen3MoeForCausalLM) if moe else (Qwen3Config, Qwen3ForCausalLM)
+    config = classes[0](vocab_size=CharTokenizer.vocab_size, **PRESETS[name])
     config.pad_token_id, config.eos_token_id, config.bos_token_id = CharTokenizer.pad_id, CharTokenizer.eos_id, None
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = Qwen3ForCausalLM(config)
+        model = classes[1](config)
     model.set_attn_implementation(ATTENTION)
+    if moe:
+        model.set_experts_implementation("eager")  # of few experts as fast as any, and in float64 too
     return Policy(
         model.eval(), CharTokenizer(), ModelShape.from_config(config.to_dict()), config.max_position_embeddings
     )

@@ -7,6 +7,8 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from harness.engine.routing import again
+
 __all__ = ["recompute_layers"]
 
 
@@ -23,4 +25,4 @@ def _forward(layer: nn.Module, *arguments: Any, **options: Any) -> Any:
     forward = type(layer).forward.__get__(layer)
     if not torch.is_grad_enabled():
         return forward(*arguments, **options)
-    return checkpoint(forward, *arguments, use_reentrant=False, **options)
+    return checkpoint(forward, *arguments, use_reentrant=False, context_fn=lambda: again(layer), **options)

@@ -17,6 +17,7 @@ from harness.engine.ledger import Work
 from harness.engine.memory import peak_memory_bytes
 from harness.engine.metrics import StepMetrics
 from harness.engine.prompts import PROMPT_METRICS
+from harness.engine.routing_probe import ROUTING_METRICS
 from harness.engine.run import Run
 from harness.engine.surrogate import surrogate_shape
 from harness.sweeps.files import dump_json, sha256_hex
@@ -68,7 +69,7 @@ class Recorder:
             **_position(run),
             **_rollout_metrics(experience),
             **metrics.summary(),
-            **{name: moved.get(name) for name in _DIVERGENCES},
+            **{name: moved.get(name) for name in (*_DIVERGENCES, *ROUTING_METRICS)},
             "region_divergence": moved.get("divergence"),
             "region_coef": run.coef,
         }

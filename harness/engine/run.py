@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import torch
 
 from harness import plugins
-from harness.compatibility import check_run, requirements
+from harness.compatibility import check_run, dense_refusal, requirements
 from harness.config.errors import UserError
 from harness.config.schema import RunConfig
 from harness.engine.bingo import Bingo
@@ -17,6 +17,7 @@ from harness.engine.policy import Policy
 from harness.engine.prompts import Prompts
 from harness.engine.recompute import recompute_layers
 from harness.engine.replay import Replay
+from harness.engine.routing import follow_routes, routers
 from harness.engine.samplers import Sampler, make_sampler
 from harness.engine.unfinished import Unfinished
 from harness.scoring import examples_of
@@ -103,6 +104,9 @@ def build_run(config: RunConfig) -> Run:
     torch.set_num_threads(config.engine.threads)
     task, objective, region = build_plugins(config)
     policy = load_policy(config.policy, config.task.name, config.engine.device)
+    if config.engine.routing_replay and not routers(policy.body):
+        raise UserError(dense_refusal(config.policy.name))
+    follow_routes(policy.body)
     requires = requirements(config)
     update = config.update
     critic = Critic(policy) if requires & {"values", "old_values"} else None

@@ -22,6 +22,7 @@ from harness.engine.probe import probe
 from harness.engine.recorder import Notify, Recorder, RunFailed
 from harness.engine.replay import add_replays
 from harness.engine.rollout import collect
+from harness.engine.routing_probe import measure_routing
 from harness.engine.run import Run, build_run
 from harness.engine.shaping import shape_rewards
 from harness.engine.update import update_policy
@@ -180,10 +181,11 @@ def _score(run: Run, experience: Experience, plan: Plan) -> Rollout:
 
 def _measure(run: Run, experience: Experience, rollout: Rollout, targets: Targets, plan: Plan) -> dict[str, float]:
     """Measure the divergence after the updates; a region that asked for it decides its next coefficient from it."""
+    moved: dict[str, float] = {}
     if run.region.measured == "after_rollout":
         with run.ledger.timed("probe"):
             moved = probe(run, experience, rollout, targets, plan)
         run.settle(run.region.update(run.coef, moved["divergence"]))  # there is no update left to stop
-        return moved
     with run.ledger.outside("diagnostic"):
-        return probe(run, experience, rollout, targets, plan)
+        moved = moved or probe(run, experience, rollout, targets, plan)
+        return moved | measure_routing(run, experience, rollout, targets, plan)

@@ -26,6 +26,8 @@ LATER: dict[str, tuple[str, ...]] = {
         *("kl_ref_per_token_nats", "kl_ref_per_sequence_nats", "region_divergence", "divergence_before_step"),
         *("step_kept_frac", "backtracks", "correction_mean", "correction_zero_frac", "critic_grad_norm", "value_loss"),
         *("shaped_reward_mean", "competence", "open_prompts_frac", "waiting_prompts_frac"),
+        *("routed_changed_frac", "tokens_rerouted_frac", "expert_load_max_frac"),
+        *(f"log_ratio{unit}_std_{routes}" for unit in ("", "_seq") for routes in ("free", "replayed")),
     ),
     "evals.csv": (
         *("num_responses", "pass_at_1", "pass_at_1_low", "pass_at_1_high", "pass_at_1_prompts", "pass_at_1_floor"),

@@ -14,6 +14,7 @@ def config(**tables):
     return resolve_run(apply_overrides(BASE, tables))
 
 
+ROUTED = {"policy": {"name": "tiny-moe"}, "engine": {"routing_replay": True}}
 REFUSED = [
     ({"objective": {"name": "grpo"}, "update": {"minibatches": 1}}, "wants several updates a rollout"),
     ({"objective": {"name": "opo"}}, "wants one updates a rollout"),
@@ -64,6 +65,12 @@ REFUSED = [
     ({"trust_region": {"name": "dual", "estimator": "k1"}}, "can be negative"),
     ({"objective": {"name": "gspo_subsequence", "combine": "mean", "outer_high": 0.5}}, "is about a product"),
     ({"objective": {"name": "gspo_subsequence", "dual_clip": 2.0}}, "dual_clip is for clip_mode = 'one_sided'"),
+    ({"engine": {"routing_replay": True}}, "is for mixtures of experts; policy 'tiny' is dense"),
+    ({**ROUTED, "replay": {"strategy": "all"}}, "set replay.strategy to none, or engine.routing_replay to false"),
+    (
+        {**ROUTED, "objective": {"name": "tppo"}, "rollout": {"window_tokens": 13}},
+        "set rollout.window_tokens to 0, or engine.routing_replay to false",
+    ),
 ]
 
 
@@ -113,6 +120,7 @@ def test_a_bound_has_a_unit_only_where_it_bounds_the_divergence_that_is_drawn(re
         },
         {"prompts": {"difficulties": ["2 operands"], "max_pass_rate": 0.9}, "budget": {"axis": "seconds"}},
         {"prompts": {"order": "easy_to_hard", "difficulties": ["4 operands", "2 operands"], "min_pass_rate": 0.1}},
+        {**ROUTED, "objective": {"name": "ppo"}, "teacher": {"name": "tiny"}},
     ],
 )
 def test_parts_that_go_together_are_allowed(tables):
@@ -150,6 +158,9 @@ def test_tables_that_a_run_does_not_use_are_not_in_its_identity():
         {"prompts": {"max_pass_rate": 0.9}},
     ):
         assert identity(config(**tables)) != plain
+    free = identity(config(**{**ROUTED, "engine": {"routing_replay": False}}))
+    assert "routing_replay" not in free["config"]["engine"]
+    assert identity(config(**ROUTED))["config"]["engine"] == {**free["config"]["engine"], "routing_replay": True}
 
 
 @pytest.mark.parametrize(

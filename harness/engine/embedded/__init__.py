@@ -1,4 +1,4 @@
-"""The policies shipped with the package: tiny Qwen3 models, warm-started for a task. No torch.
+"""The policies shipped with the package: tiny Qwen3 and Qwen3-MoE models, warm-started for a task. No torch.
 
 ``python -m harness.engine.warm_start`` rebuilds the weight files that stand here.
 """
@@ -11,18 +11,26 @@ from harness.config.policies import PolicyConfig
 
 __all__ = ["PRESETS", "available", "read_file", "start_file", "weights_file"]
 
-# Keyword arguments of transformers.Qwen3Config; the vocabulary is the character tokenizer's.
+_TINY: dict[str, Any] = {
+    "hidden_size": 96,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 32,
+    "max_position_embeddings": 256,
+    "tie_word_embeddings": True,
+    "attention_dropout": 0.0,
+}
+# Keyword arguments of transformers.Qwen3Config or, with "num_experts", Qwen3MoeConfig; the vocabulary is the character
+# tokenizer's.
 PRESETS: dict[str, dict[str, Any]] = {
-    "tiny": {
-        "hidden_size": 96,
-        "intermediate_size": 256,
-        "num_hidden_layers": 3,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "head_dim": 32,
-        "max_position_embeddings": 256,
-        "tie_word_embeddings": True,
-        "attention_dropout": 0.0,
+    "tiny": {**_TINY, "intermediate_size": 256},
+    "tiny-moe": {
+        **_TINY,
+        "num_experts": 8,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 48,
+        "norm_topk_prob": True,  # as the released Qwen3-MoE models have it
     },
 }
 

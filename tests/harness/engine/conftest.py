@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from safetensors.torch import save_file
-from tiny_engine import ABSENT_HEAD, TINY, make_policy, teach
+from safetensors.torch import load_file, save_file
+from tiny_engine import ABSENT_HEAD, EXPERTS, TINY, make_policy, teach, upcycled
 
 from harness import sources
 from harness.engine import embedded, recorder
@@ -45,3 +45,14 @@ def tiny(monkeypatch, taught):
     monkeypatch.setattr(embedded, "weights_file", lambda *_: taught)
     monkeypatch.setattr(recorder, "_STARTS", {})
     return taught
+
+
+@pytest.fixture
+def tiny_moe(monkeypatch, taught, tmp_path):
+    """Make the embedded preset "tiny-moe" a mixture of experts that writes as "tiny" does, for any task."""
+    file = tmp_path / "tiny-moe.safetensors"
+    save_file(upcycled(load_file(taught)), file)
+    monkeypatch.setitem(embedded.PRESETS, "tiny-moe", {**TINY, **EXPERTS})
+    monkeypatch.setattr(embedded, "weights_file", lambda *_: file)
+    monkeypatch.setattr(recorder, "_STARTS", {})
+    return file

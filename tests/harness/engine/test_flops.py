@@ -168,9 +168,17 @@ def test_sampling_with_padding_and_finished_rows_is_what_is_called_executed(eage
     assert booked.generated_tokens < 3 * 4 * 6
 
 
-@pytest.mark.parametrize("recompute", [False, True])
-@pytest.mark.parametrize(("objective", "region"), [("grpo", "reference_penalty"), ("ppo", "dual")])
-def test_a_whole_run_is_counted_exactly(tiny, tmp_path, monkeypatch, objective, region, recompute):
+WHOLE = [
+    *[("grpo", "reference_penalty", "tiny", recompute) for recompute in (False, True)],
+    *[("ppo", "dual", "tiny", recompute) for recompute in (False, True)],
+    ("grpo", "reference_penalty", "tiny-moe", False),
+    ("ppo", "dual", "tiny-moe", True),
+]
+
+
+@pytest.mark.parametrize(("objective", "region", "preset", "recompute"), WHOLE)
+def test_a_whole_run_is_counted_exactly(request, tmp_path, monkeypatch, objective, region, preset, recompute):
+    request.getfixturevalue(preset.replace("-", "_"))
     counted_flops = []
 
     def step(*arguments):
@@ -188,18 +196,21 @@ def test_a_whole_run_is_counted_exactly(tiny, tmp_path, monkeypatch, objective, 
     monkeypatch.setattr(update, "_step", step)
     monkeypatch.setattr(train, "build_run", build)
     config = make_config(
+        policy={"name": preset},
         objective={"name": objective},
         trust_region={"name": region},
         rollout={"num_prompts": 2, "group_size": 3, "max_response_tokens": 5},
         budget={"amount": 2},
         eval={"points": 1, "num_prompts": 2, "test_prompts": 2},
-        engine={"logits_mib": 5 * 98 * 4 / 2**20, "micro_batch_tokens": 30, "recompute": recompute},
+        engine={"logits_mib": 5 * 98 * 4 / 2**20, "micro_batch_tokens": 30, "recompute": recompute}
+        | ({"routing_replay": True} if preset == "tiny-moe" else {}),
     )
     with sdpa_kernel(SDPBackend.MATH):
         total = quickly_counted(lambda: cell(config, tmp_path / "cell"))
     phases = {name: work.executed_flops for name, work in runs[0].ledger.phases.items()}
     expected = {"prefill", "decode", "old", "update", "evaluation"}
     expected |= {"reference", "diagnostic"} if region == "reference_penalty" else {"critic", "probe"}
+    expected |= {"diagnostic"} if preset == "tiny-moe" else set()
     assert phases.keys() == expected
     assert total == sum(phases.values())
     if objective == "grpo":

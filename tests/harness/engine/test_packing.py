@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_engine import exact_norms, make_policy
+from tiny_engine import EXPERTS, exact_norms, make_policy
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from harness.engine import flops
@@ -14,13 +14,13 @@ from harness.engine.flops import attention_blocks
 from harness.engine.packing import ATTENTION, pack, packed_states
 from harness.engine.policy import pad_right
 
-MOE = {"moe_intermediate_size": 24, "num_experts": 6, "num_experts_per_tok": 2}
 POLICIES = {
     "float32": {},
     "float64": {"dtype": torch.float64},
     "bfloat16": {"dtype": torch.bfloat16},
     "heads without groups": {"num_key_value_heads": 4},
-    "experts": {"moe": MOE},
+    "experts": {"moe": EXPERTS},
+    "experts in float64": {"moe": EXPERTS, "dtype": torch.float64},
 }
 TOLERANCE = {torch.float32: 2e-6, torch.float64: 1e-14, torch.bfloat16: 0.06}
 
@@ -83,16 +83,26 @@ def gradient(policy, states):
     return torch.cat([p.grad.flatten() for p in policy.model.parameters() if p.grad is not None])
 
 
+@pytest.mark.parametrize("moe", [None, EXPERTS], ids=["dense", "experts"])
 @pytest.mark.parametrize("blocks", ["few", "many"])
-def test_gradients_equal_those_of_each_sequence_alone(blocks, request, monkeypatch):
+def test_gradients_equal_those_of_each_sequence_alone(blocks, moe, request, monkeypatch):
     exact_norms(monkeypatch)
     if blocks == "many":
         request.getfixturevalue("many_blocks")
-    policy = make_policy(seed=1, dtype=torch.float64)
+    policy = make_policy(seed=1, dtype=torch.float64, moe=moe)
     ids, mask = laid_out([3, 5, 1, 2, 4, 6])
     expected = gradient(policy, alone(policy.body, PROMPTS, ids, mask))
     found = gradient(policy, packed_states(policy.body, pack(PROMPTS, ids, mask)))
     assert (found - expected).norm() <= 1e-12 * expected.norm()
+
+
+@pytest.mark.parametrize("implementation", ["grouped_mm", "batched_mm"])
+def test_other_implementations_of_experts_say_the_same(implementation):
+    policy = make_policy(seed=1, moe=EXPERTS)
+    ids, mask = laid_out([3, 5, 1, 2, 4, 6])
+    expected = alone(policy.body, PROMPTS, ids, mask)
+    policy.model.set_experts_implementation(implementation)
+    assert same(packed_states(policy.body, pack(PROMPTS, ids, mask)), expected)
 
 
 def test_a_prompt_is_computed_once():

@@ -39,6 +39,7 @@ TINY = {
     "tie_word_embeddings": True,
     "attention_dropout": 0.0,
 }
+EXPERTS = {"moe_intermediate_size": 64, "num_experts": 6, "num_experts_per_tok": 2, "norm_topk_prob": True}
 
 
 def plugin(name, **settings):
@@ -179,9 +180,31 @@ def digests(folder):
 
 
 def exact_norms(monkeypatch):
-    """Make the models' norms float64 throughout: transformers' round to float32 inside."""
+    """Make the models' norms and routers float64 throughout: transformers' round to float32 inside."""
 
     def norm(self, hidden):
         return self.weight * hidden * torch.rsqrt(hidden.pow(2).mean(-1, keepdim=True) + self.variance_epsilon)
 
     monkeypatch.setattr("transformers.models.qwen3.modeling_qwen3.Qwen3RMSNorm.forward", norm)
+    monkeypatch.setattr("transformers.models.qwen3_moe.modeling_qwen3_moe.Qwen3MoeRMSNorm.forward", norm)
+    monkeypatch.setattr("torch.nn.functional.softmax", lambda x, dim, dtype=None: torch.softmax(x, dim))
+
+
+def upcycled(dense, seed=5):
+    """Return the weights of a mixture whose experts are noisy copies of a dense policy's MLPs: both write alike."""
+    generator = torch.Generator().manual_seed(seed)
+    tensors = make_policy(seed=seed, moe=EXPERTS).model.state_dict()
+    for name, value in dense.items():
+        if ".mlp." not in name:
+            tensors[name] = value
+    for layer in range(TINY["num_hidden_layers"]):
+        mlp = f"model.layers.{layer}.mlp"
+        for name, parts in (("gate_up_proj", ("gate_proj", "up_proj")), ("down_proj", ("down_proj",))):
+            copies = torch.cat([dense[f"{mlp}.{part}.weight"] for part in parts]).expand_as(
+                tensors[f"{mlp}.experts.{name}"]
+            )
+            noise = torch.randn(copies.shape, generator=generator)
+            tensors[f"{mlp}.experts.{name}"] = copies * (1 + 0.2 * noise)
+        router = tensors[f"{mlp}.gate.weight"]
+        tensors[f"{mlp}.gate.weight"] = torch.randn(router.shape, generator=generator) * 0.2
+    return {name: value.contiguous() for name, value in tensors.items() if name != ABSENT_HEAD}

@@ -3,21 +3,23 @@
 import numpy as np
 import pytest
 import torch
-from tiny_engine import make_policy, sample
+from safetensors.torch import load_file
+from tiny_engine import EXPERTS, make_policy, sample, upcycled
 
 from harness.engine import cache
 from harness.engine.ledger import Work
+from harness.engine.logprobs import score_responses
 from harness.engine.samplers import native
 
 PROMPTS = [[19, 13, 20, 29], [21, 22, 13, 23, 24, 29], [20, 29]]
 
 
-@pytest.fixture(scope="module")
-def policy(taught):
-    from harness.engine.policy import load_weights
-
-    policy = make_policy()
-    load_weights(policy, taught)
+@pytest.fixture(scope="module", params=["dense", "experts"])
+def policy(request, taught):
+    policy = make_policy(moe=EXPERTS if request.param == "experts" else None)
+    weights = load_file(taught)
+    policy.model.load_state_dict(upcycled(weights) if request.param == "experts" else weights, strict=False)
+    policy.model.tie_weights()
     return policy
 
 
@@ -58,6 +60,14 @@ def test_tokens_equal_the_slow_reference(policy, monkeypatch, temperature, growt
     assert drawn == expected
     assert len({tuple(row) for row in drawn}) > 1
     assert len({len(row) for row in drawn}) > 1
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.6])
+def test_log_probabilities_of_the_trainer_are_the_samplers(policy, temperature):
+    drawn = draw(policy, PROMPTS, noise(samples=8), temperature)
+    prompts = [prompt for prompt in PROMPTS for _ in range(8)]
+    scored = score_responses(policy, prompts, drawn.ids, drawn.mask, temperature=temperature, chunk_tokens=64)
+    assert (scored.logprobs.detach() - drawn.logprobs)[drawn.mask].abs().max() < 1e-4
 
 
 def test_batch_mates_and_padding_do_not_matter(policy):
