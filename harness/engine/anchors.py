@@ -3,13 +3,13 @@
 Kept instead of their distributions: D numbers a token, not V. The distributions are made again chunk by chunk.
 """
 
-import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
+from harness.engine.copies import copy_trained
 from objectives.trust_region.measured import EXACT_FIELDS, Anchor
 
 __all__ = ["PROJECTION", "AnchorStates", "Anchored", "anchored", "exact_kl", "wanted"]
@@ -35,8 +35,8 @@ class AnchorStates:
 
     @classmethod
     def of(cls, states: Tensor, head: nn.Module) -> "AnchorStates":
-        """Keep ``states`` and a frozen copy of ``head``, which the next step may change."""
-        return cls(states, copy.deepcopy(head).requires_grad_(False))
+        """Keep ``states`` and a frozen copy of ``head``, which the next step may change if it is trained."""
+        return cls(states, copy_trained(head).requires_grad_(False))
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from torch import Tensor
 from harness.engine.optimizer import Optimizer
 from harness.engine.run import Run
 from harness.engine.unfinished import pack, unpack
+from harness.engine.weights import full_weights
 
 __all__ = ["policy_weights", "restore_run", "save_run"]
 
@@ -61,8 +62,8 @@ def restore_run(run: Run, payload: bytes) -> dict[str, int]:
 
 
 def policy_weights(run: Run) -> bytes:
-    """Return the policy's weights as safetensors, under transformers' names."""
-    return save(_own({name: parameter.detach() for name, parameter in run.policy.model.named_parameters()}))
+    """Return the policy's weights as safetensors, under transformers' names; adapters are merged."""
+    return save(_own(dict(full_weights(run.policy))))
 
 
 def _steps(optimizer: Optimizer | None) -> tuple[int, int]:

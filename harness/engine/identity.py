@@ -32,7 +32,7 @@ def identity(config: RunConfig) -> dict[str, Any]:
             "policy": _policy_hash(config.policy, config.task.name),
             "teacher": _policy_hash(config.teacher, config.task.name) if _learns(config) else "",
         },
-        "versions": {name: version(name) for name in _NUMERIC_PACKAGES},
+        "versions": {name: version(name) for name in (*_NUMERIC_PACKAGES, *(["peft"] if config.policy.lora.rank else []))},
         "hardware": platform.machine(),
     }
 
@@ -46,6 +46,9 @@ def _used(config: RunConfig) -> dict[str, Any]:
     tables["shaping"], tables["prompts"] = config.shaping.used(), config.prompts.used()
     if not tables["prompts"]:
         del tables["prompts"]
+    for name in ("policy", "teacher"):
+        if not tables[name]["lora"]["rank"]:
+            del tables[name]["lora"]
     del tables["rollout"]["max_infra_frac"]  # ends a run, and changes no byte of one that it does not end
     if not _learns(config):
         tables["teacher"] = {}

@@ -12,6 +12,7 @@ from harness.engine.bingo import Bingo
 from harness.engine.critic import Critic
 from harness.engine.ledger import Ledger
 from harness.engine.loading import load_policy
+from harness.engine.lora import with_adapters
 from harness.engine.optimizer import Optimizer
 from harness.engine.policy import Policy
 from harness.engine.prompts import Prompts
@@ -99,7 +100,8 @@ def build_run(config: RunConfig) -> Run:
     """
     torch.set_num_threads(config.engine.threads)
     task, objective, region = build_plugins(config)
-    policy = load_policy(config.policy, config.task.name, config.engine.device)
+    start = load_policy(config.policy, config.task.name, config.engine.device)
+    policy = with_adapters(start, config.policy.lora, config.seed)
     requires = requirements(config)
     update = config.update
     critic = Critic(policy) if requires & {"values", "old_values"} else None
@@ -131,7 +133,7 @@ def build_run(config: RunConfig) -> Run:
             warmup_updates=config.critic.warmup_updates,
             max_grad_norm=config.critic.max_grad_norm,
         ),
-        reference=policy.frozen_copy() if "ref_logprobs" in requires else None,
+        reference=start.frozen_copy() if "ref_logprobs" in requires else None,
         teacher=_load_teacher(config, policy) if "teacher_logprobs" in requires else None,
         replay=Replay(config.replay, config.seed),
         bingo=Bingo(config.shaping),

@@ -9,13 +9,14 @@ from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 from harness.engine import sampler, train, update
 from harness.engine.critic import Critic
-from harness.engine.flops import TRAIN_FACTOR, ModelShape, PassRows
+from harness.engine.flops import ModelShape, PassRows
 from harness.engine.ledger import Work
 from harness.engine.logprobs import score_responses
 from harness.engine.passes import forward_work, value_work
 from harness.engine.policy import pad_right
 from harness.engine.sampler import sample
 
+TRAIN_FACTOR = 3  # forward and backward, where all weights are trained
 MODELS = {
     "dense": {"num_key_value_heads": 4, "head_dim": 8},
     "gqa": {"num_key_value_heads": 2, "head_dim": 8},
@@ -168,7 +169,8 @@ def test_sampling_with_padding_and_finished_rows_is_what_is_called_executed(eage
 
 @pytest.mark.parametrize("recompute", [False, True])
 @pytest.mark.parametrize(("objective", "region"), [("grpo", "reference_penalty"), ("ppo", "dual")])
-def test_a_whole_run_is_counted_exactly(tiny, tmp_path, monkeypatch, objective, region, recompute):
+@pytest.mark.parametrize("lora", [{}, {"rank": 3}, {"rank": 2, "targets": ["up_proj", "down_proj"]}], ids=str)
+def test_a_whole_run_is_counted_exactly(tiny, tmp_path, monkeypatch, objective, region, recompute, lora):
     counted_flops = []
 
     def step(*arguments):
@@ -186,6 +188,7 @@ def test_a_whole_run_is_counted_exactly(tiny, tmp_path, monkeypatch, objective, 
     monkeypatch.setattr(update, "_step", step)
     monkeypatch.setattr(train, "build_run", build)
     config = make_config(
+        policy={"lora": lora},
         objective={"name": objective},
         trust_region={"name": region},
         rollout={"num_prompts": 2, "group_size": 3, "max_response_tokens": 5},
@@ -198,6 +201,7 @@ def test_a_whole_run_is_counted_exactly(tiny, tmp_path, monkeypatch, objective, 
     phases = {name: work.executed_flops for name, work in runs[0].ledger.phases.items()}
     expected = {"prefill", "decode", "old", "update", "evaluation"}
     expected |= {"reference", "diagnostic"} if region == "reference_penalty" else {"critic", "probe"}
+    expected |= {"merging"} if lora else set()
     assert phases.keys() == expected
     assert total == sum(phases.values())
     if objective == "grpo":
