@@ -1,5 +1,6 @@
 """Refuse a run whose parts contradict each other, before anything is computed. No torch until a plug-in is built."""
 
+import importlib.util
 from typing import TYPE_CHECKING, Any, get_args
 
 from harness import plugins
@@ -48,6 +49,11 @@ def check_run(config: RunConfig) -> dict[str, Any]:
     check_sampler(config)
     if config.engine.routing_replay:
         _check_routing(config)
+    if config.policy.lora.rank and importlib.util.find_spec("peft") is None:
+        raise UserError(
+            "policy.lora needs the extra 'lora': run python -m pip install 'evengrad[lora]', or set policy.lora.rank to "
+            "0"
+        )
     from objectives import Objective
 
     if type(chosen).keep_groups is not Objective.keep_groups and not config.rollout.max_resamples:

@@ -2,11 +2,40 @@
 
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from harness.config.parts import Section
 
-__all__ = ["PolicyConfig", "TeacherConfig"]
+__all__ = ["ALL_LINEAR", "LoraConfig", "PolicyConfig", "TeacherConfig"]
+
+ALL_LINEAR = "all-linear"
+"""As a target: every linear layer but the head."""
+
+
+class LoraConfig(Section):
+    """LoRA (arXiv:2106.09685) by peft: train W + (alpha / rank) B A with W frozen. No dropout: ratios would not be 1.
+
+    Targets and alpha are those of "LoRA Without Regret" (Schulman and Thinking Machines, 2025), which also finds the
+    best learning rate to be about ten times that of training all weights; peft's own alpha is 8.
+    """
+
+    rank: int = Field(0, ge=0, description="of the adapters; 0 for none: all weights are trained")
+    alpha: float = Field(32.0, gt=0, description="the adapters' product is scaled by alpha / rank")
+    targets: list[str] = Field(
+        default_factory=lambda: [ALL_LINEAR],
+        min_length=1,
+        description='linear layers with an adapter, such as "q_proj", or "all-linear" for all but the head',
+    )
+
+    @field_validator("targets", mode="before")
+    @classmethod
+    def _one_or_several(cls, value: object) -> object:
+        return [value] if isinstance(value, str) else value
+
+    @field_validator("targets")
+    @classmethod
+    def _in_one_order(cls, value: list[str]) -> list[str]:
+        return [ALL_LINEAR] if ALL_LINEAR in value else sorted(set(value))
 
 
 class PolicyConfig(Section):
@@ -26,6 +55,7 @@ class PolicyConfig(Section):
         description="of the weights in every pass; log-probabilities and the head are float32 with either, and the "
         "optimizer keeps float32 copies of bfloat16 weights",
     )
+    lora: LoraConfig = LoraConfig()  # pyright: ignore[reportCallIssue]
     chat: bool = Field(False, description="a prompt is a user's message in the pretrained model's chat template")
     system: str = Field("", description="the chat's system message; empty for the template's own, if it has one")
 
@@ -47,4 +77,6 @@ class TeacherConfig(PolicyConfig):
             raise ValueError("teacher.weights is given without teacher.name: name the preset that they go into")
         if self.chat:
             raise ValueError("teacher.chat has no use: a teacher reads the prompts as the policy's tokens")
+        if self.lora.rank:
+            raise ValueError("teacher.lora has no use: a teacher is never trained")
         return self

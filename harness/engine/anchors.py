@@ -35,7 +35,7 @@ class AnchorStates:
 
     @classmethod
     def of(cls, states: Tensor, head: nn.Module) -> "AnchorStates":
-        """Keep ``states`` and a frozen copy of ``head``, which the next step may change."""
+        """Keep ``states`` and a frozen copy of ``head``, which the next step may change if it is trained."""
         return cls(states, whole_copy(head))
 
 

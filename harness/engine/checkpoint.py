@@ -63,7 +63,7 @@ def restore_run(run: Run, payload: bytes) -> dict[str, int]:
 
 
 def policy_weights(run: Run) -> bytes:
-    """Return the policy's weights as safetensors, under transformers' names."""
+    """Return the policy's weights as safetensors, under transformers' names; adapters are merged."""
     return save(_own(dict(full_weights(run.policy))))
 
 

@@ -1,11 +1,11 @@
 """The critic: a value model with its own optimizer; a copy of the policy's start with a scalar head."""
 
-import copy
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
+from harness.engine.copies import copy_trained
 from harness.engine.heads import wide
 from harness.engine.packing import pack, packed_states
 from harness.engine.policy import Policy
@@ -16,17 +16,17 @@ __all__ = ["Critic"]
 class Critic(nn.Module):
     """Predict the reward of a response from each of its prefixes.
 
-    The body starts as the policy's and shares nothing with it afterwards; the head starts at 0, so the first values are
-    0 and the first advantages are plain rewards.
+    The body starts as the policy's and shares nothing with it afterwards that is trained: with LoRA it has adapters of
+    its own on the policy's frozen weights. The head is trained in full and starts at 0, so the first values are 0 and
+    the first advantages are plain rewards.
     """
 
     def __init__(self, policy: Policy) -> None:
         super().__init__()
-        self.body = copy.deepcopy(policy.body)
+        self.body = copy_trained(policy.body)
         self.head = nn.Linear(policy.shape.hidden_size, 1, device=policy.device)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
-        self.body.requires_grad_(True)
 
     def values(self, prompts: Sequence[Sequence[int]], ids: Tensor, mask: Tensor, *, bootstrap: bool) -> Tensor:
         """Return the value of the state before each response token and, if asked, of the state after the last one.

@@ -17,7 +17,7 @@ from harness.config.errors import UserError
 from harness.config.policies import PolicyConfig
 from harness.config.schema import RunConfig
 from harness.engine.embedded import PRESETS
-from harness.engine.flops import TRAIN_FACTOR, ModelShape, PassRows
+from harness.engine.flops import ModelShape, PassRows
 from harness.engine.ledger import MAX_SHRINKS
 from harness.engine.tokenizer import CharTokenizer
 
@@ -85,9 +85,9 @@ def estimate_cell(config: RunConfig) -> Estimate:
 
 def _policy_shape(config: PolicyConfig) -> ModelShape:
     if config.name in PRESETS:
-        return ModelShape.from_config({**PRESETS[config.name], "vocab_size": CharTokenizer.vocab_size})
+        return ModelShape.from_config({**PRESETS[config.name], "vocab_size": CharTokenizer.vocab_size}, config.lora)
     try:
-        return ModelShape.from_config(_pretrained_config(config.name))
+        return ModelShape.from_config(_pretrained_config(config.name), config.lora)
     except (OSError, ValueError) as error:
         cause = str(error).strip().splitlines()[0]
         raise UserError(
@@ -139,18 +139,19 @@ def _rollout_flops(
     prompts, group = config.rollout.num_prompts, config.rollout.group_size
     rows = prompts * group
 
-    def sampled(count: int) -> int:
+    def sampled(shape: ModelShape, count: int) -> int:
         decoded = sum(shape.decode(count, count * (prompt + t)) for t in range(1, response))
         return shape.prefill([prompt] * prompts) + decoded
 
     fresh = PassRows.of_groups(prompts, group, prompt, response)
     whole = PassRows.of_groups(prompts, group, prompt, response, replays)
-    total = rounds * sampled(rows) + shape.response_forward(fresh)
-    total += ("ref_logprobs" in requires) * shape.response_forward(whole)
+    total = rounds * sampled(shape, rows) + shape.response_forward(fresh)
+    total += ("ref_logprobs" in requires) * shape.start.response_forward(whole)
     if "greedy_rewards" in requires:
-        total += sampled(prompts)
+        total += sampled(shape, prompts)
     if config.shaping.name != "none":
-        total += sampled(prompts) + shape.response_forward(PassRows.of_groups(prompts, 1, prompt, response))
+        singles = PassRows.of_groups(prompts, 1, prompt, response)
+        total += sampled(shape.start, prompts) + shape.start.response_forward(singles)
     if "teacher_logprobs" in requires:
         total += _policy_shape(config.teacher).response_forward(whole)
     if requires & {"values", "old_values"}:
@@ -161,8 +162,8 @@ def _rollout_flops(
 def _epoch_flops(shape: ModelShape, requires: frozenset[str], rows: PassRows) -> int:
     """Return the FLOPs of the updates of one pass over ``rows``."""
     prepass, anchors = "step_logprobs" in requires, len(exact_fields(requires)) * shape.head(sum(rows.responses))
-    total = (TRAIN_FACTOR + prepass) * shape.response_forward(rows) + anchors
+    total = shape.response_forward(rows, backward=True) + prepass * shape.response_forward(rows) + anchors
     total += prepass * ("projection_gap" in requires) * anchors
     if requires & {"values", "old_values"}:
-        total += TRAIN_FACTOR * shape.values_forward(rows, bootstrap=False)
+        total += shape.values_forward(rows, bootstrap=False, backward=True)
     return total

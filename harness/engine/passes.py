@@ -31,17 +31,17 @@ __all__ = [
 ]
 
 
-def forward_work(shape: ModelShape, rows: PassRows, times: int = 1) -> Work:
-    """Return the work of ``times`` forward passes over responses."""
-    executed = shape.packed_body(rows) + shape.head(sum(rows.responses))
-    return Work(flops=times * shape.response_forward(rows), executed_flops=times * executed)
+def forward_work(shape: ModelShape, rows: PassRows, *, backward: bool = False) -> Work:
+    """Return the work of a forward pass over responses, with that of the backward pass if asked."""
+    executed = shape.packed_body(rows, backward=backward) + shape.head(sum(rows.responses), backward=backward)
+    return Work(flops=shape.response_forward(rows, backward=backward), executed_flops=executed)
 
 
-def value_work(shape: ModelShape, rows: PassRows, times: int = 1, *, bootstrap: bool) -> Work:
-    """Return the work of ``times`` forward passes of a critic over responses."""
+def value_work(shape: ModelShape, rows: PassRows, *, bootstrap: bool, backward: bool = False) -> Work:
+    """Return the work of a critic's forward pass over responses, with that of the backward pass if asked."""
     states = sum(rows.responses) + int(bootstrap) * len(rows.responses)
-    executed = shape.packed_body(rows, last=bootstrap) + shape.value_head(states)
-    return Work(flops=times * shape.values_forward(rows, bootstrap=bootstrap), executed_flops=times * executed)
+    executed = shape.packed_body(rows, last=bootstrap, backward=backward) + shape.value_head(states, backward=backward)
+    return Work(shape.values_forward(rows, bootstrap=bootstrap, backward=backward), executed)
 
 
 def chunk_tokens(run: Run, policy: Policy) -> int:

@@ -3,7 +3,6 @@
 Shapes in this room: B rows, T padded response tokens, W padded input tokens, D hidden size, V vocabulary.
 """
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from torch import Tensor, nn
 from transformers import Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
 
 from harness.config.errors import UserError
+from harness.engine.copies import copy_trained
 from harness.engine.embedded import PRESETS
 from harness.engine.flops import ModelShape
 from harness.engine.packing import ATTENTION
@@ -57,7 +57,7 @@ class Policy:
 
     def frozen_copy(self) -> "Policy":
         """Return a copy that is never trained."""
-        model = copy.deepcopy(self.model)
+        model = copy_trained(self.model)
         model.requires_grad_(False)
         return Policy(model, self.tokenizer, self.shape, self.context)
 

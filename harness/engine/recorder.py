@@ -84,6 +84,8 @@ class Recorder:
         self._evaluate("test", 1.0)
         self._tell()
         weights = policy_weights(self._run)
+        if self._run.policy.shape.merge():
+            self._run.ledger.book("merging", Work(self._run.policy.shape.merge()))
         self._folder.write_atomic("weights.safetensors", weights)
         self._finish("completed", "", {"weights.safetensors": sha256_hex(weights)})
         self._folder.remove("checkpoint")

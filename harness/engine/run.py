@@ -12,6 +12,7 @@ from harness.engine.bingo import Bingo
 from harness.engine.critic import Critic
 from harness.engine.ledger import Ledger
 from harness.engine.loading import load_policy
+from harness.engine.lora import with_adapters
 from harness.engine.optimizer import Optimizer
 from harness.engine.policy import Policy
 from harness.engine.prompts import Prompts
@@ -103,9 +104,10 @@ def build_run(config: RunConfig) -> Run:
     """
     torch.set_num_threads(config.engine.threads)
     task, objective, region = build_plugins(config)
-    policy = load_policy(config.policy, config.task.name, config.engine.device)
-    if config.engine.routing_replay and not routers(policy.body):
+    start = load_policy(config.policy, config.task.name, config.engine.device)
+    if config.engine.routing_replay and not routers(start.body):
         raise UserError(dense_refusal(config.policy.name))
+    policy = with_adapters(start, config.policy.lora, config.seed)
     follow_routes(policy.body)
     requires = requirements(config)
     update = config.update
@@ -139,7 +141,7 @@ def build_run(config: RunConfig) -> Run:
             warmup_updates=config.critic.warmup_updates,
             max_grad_norm=config.critic.max_grad_norm,
         ),
-        reference=policy.frozen_copy() if "ref_logprobs" in requires else None,
+        reference=start.frozen_copy() if "ref_logprobs" in requires else None,
         teacher=_load_teacher(config, policy) if "teacher_logprobs" in requires else None,
         replay=Replay(config.replay, config.seed),
         bingo=Bingo(config.shaping),

@@ -4,7 +4,6 @@ Every layer's weights are gathered for its own forward and backward pass alone. 
 an objective's weights are those of the whole optimizer step already.
 """
 
-import copy
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
@@ -13,6 +12,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from harness.engine.copies import copy_trained
 from harness.engine.world import World
 
 __all__ = ["PASS", "alike", "shard", "whole", "whole_copy"]
@@ -54,9 +54,10 @@ def alike(tensor: Tensor, pattern: Tensor) -> Tensor:
 
 
 def whole_copy(module: nn.Module) -> Any:
-    """Return a frozen copy of a small module, such as a head, with whole weights."""
-    found = copy.deepcopy(module)
+    """Return a frozen copy of a small module, such as a head, with whole weights; frozen ones are shared."""
+    found = copy_trained(module)
     for name, parameter in module.named_parameters():
-        holder, _, last = name.rpartition(".")
-        setattr(found.get_submodule(holder), last, nn.Parameter(whole(parameter).detach().clone(), requires_grad=False))
+        if isinstance(parameter, DTensor):
+            holder, _, last = name.rpartition(".")
+            setattr(found.get_submodule(holder), last, nn.Parameter(whole(parameter).detach(), requires_grad=False))
     return found.requires_grad_(False)

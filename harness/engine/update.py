@@ -14,7 +14,6 @@ from harness.engine.annotations import keyed_uniforms
 from harness.engine.backtrack import Undo, hold
 from harness.engine.correction import correction_weights
 from harness.engine.experience import Experience
-from harness.engine.flops import TRAIN_FACTOR
 from harness.engine.ledger import BudgetExhausted, Work
 from harness.engine.metrics import StepMetrics
 from harness.engine.passes import anchor_work, chunk_tokens, forward_work, pass_rows, score_rows, value_work
@@ -185,13 +184,13 @@ def _step_work(run: Run, experience: Experience, targets: Targets, parts: tuple[
     policy, critic = Work(updates=1), Work()
     for part in parts:
         lengths = pass_rows(experience, part)
-        policy.add(forward_work(shape, lengths, times=TRAIN_FACTOR))
+        policy.add(forward_work(shape, lengths, backward=True))
         anchors = anchor_work(run, experience, part)
         policy.add(anchors)
         if sum(lengths.responses) > chunk:  # the heads' forward passes are made again in the backward one
             policy.executed_flops += shape.head(sum(lengths.responses)) + anchors.flops
         if run.critic is not None:
-            critic.add(value_work(shape, lengths, times=TRAIN_FACTOR, bootstrap=False))
+            critic.add(value_work(shape, lengths, bootstrap=False, backward=True))
         if run.config.engine.recompute:  # the layers' forward passes likewise
             for work in (policy, critic) if run.critic is not None else (policy,):
                 work.executed_flops += shape.recomputed_body(lengths)

@@ -7,16 +7,33 @@ import torch
 from torch import Tensor
 from transformers.core_model_loading import revert_weight_conversion
 
+from harness.engine.heads import wide
+from harness.engine.lora import ADAPTER
 from harness.engine.policy import Policy
 from harness.engine.sharding import whole
 
 __all__ = ["checkpoint_weights", "full_weights", "weights_digest"]
 
+_BASE = ".base_layer."
+
 
 def full_weights(policy: Policy) -> Iterator[tuple[str, Tensor]]:
-    """Yield every weight once, whole and detached, under the name that the model itself gives it."""
+    """Yield every weight once, whole and detached, under the model's name of it; adapters are merged into the weights.
+
+    A merged weight is a new tensor, summed up in float32 or wider and rounded to the model's precision once; any other
+    that is not sharded is the model's own.
+    """
+    modules = dict(policy.model.named_modules())
     for name, parameter in policy.model.named_parameters():
-        yield name, whole(parameter.detach())
+        layer, base, kind = name.partition(_BASE)
+        if not base:
+            if f".{ADAPTER}." not in name:
+                yield name, whole(parameter.detach())
+        elif kind == "weight":
+            product = whole(modules[layer].get_delta_weight(ADAPTER).detach())
+            yield f"{layer}.weight", (wide(whole(parameter.detach())) + wide(product)).to(parameter.dtype)
+        else:
+            yield f"{layer}.{kind}", whole(parameter.detach())
 
 
 def checkpoint_weights(policy: Policy) -> list[tuple[str, Tensor]]:
@@ -28,7 +45,8 @@ def checkpoint_weights(policy: Policy) -> list[tuple[str, Tensor]]:
     tensors = dict(full_weights(policy))
     first = {id(parameter): name for name, parameter in policy.model.named_parameters()}
     for name, parameter in policy.model.named_parameters(remove_duplicate=False):
-        tensors[name] = tensors[first[id(parameter)]]
+        if name not in tensors and first[id(parameter)] in tensors:
+            tensors[name] = tensors[first[id(parameter)]]
     return list(revert_weight_conversion(policy.model, tensors).items())
 
 

@@ -9,13 +9,14 @@ from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 from harness.engine import cache, train, update
 from harness.engine.critic import Critic
-from harness.engine.flops import TRAIN_FACTOR, ModelShape, PassRows
+from harness.engine.flops import ModelShape, PassRows
 from harness.engine.ledger import Work
 from harness.engine.logprobs import score_responses
 from harness.engine.passes import forward_work, value_work
 from harness.engine.policy import pad_right
 from harness.engine.samplers import native
 
+TRAIN_FACTOR = 3  # forward and backward, where all weights are trained
 MODELS = {
     "dense": {"num_key_value_heads": 4, "head_dim": 8},
     "gqa": {"num_key_value_heads": 2, "head_dim": 8},
@@ -176,8 +177,11 @@ WHOLE = [
 ]
 
 
+@pytest.mark.parametrize("lora", [{}, {"rank": 3}, {"rank": 2, "targets": ["up_proj", "down_proj"]}], ids=str)
 @pytest.mark.parametrize(("objective", "region", "preset", "recompute"), WHOLE)
-def test_a_whole_run_is_counted_exactly(request, tmp_path, monkeypatch, objective, region, preset, recompute):
+def test_a_whole_run_is_counted_exactly(request, tmp_path, monkeypatch, objective, region, preset, recompute, lora):
+    if preset == "tiny-moe" and "up_proj" in lora.get("targets", ()):
+        lora = {**lora, "targets": ["o_proj"]}
     request.getfixturevalue(preset.replace("-", "_"))
     counted_flops = []
 
@@ -196,7 +200,7 @@ def test_a_whole_run_is_counted_exactly(request, tmp_path, monkeypatch, objectiv
     monkeypatch.setattr(update, "_step", step)
     monkeypatch.setattr(train, "build_run", build)
     config = make_config(
-        policy={"name": preset},
+        policy={"name": preset, "lora": lora},
         objective={"name": objective},
         trust_region={"name": region},
         rollout={"num_prompts": 2, "group_size": 3, "max_response_tokens": 5},
@@ -211,6 +215,7 @@ def test_a_whole_run_is_counted_exactly(request, tmp_path, monkeypatch, objectiv
     expected = {"prefill", "decode", "old", "update", "evaluation"}
     expected |= {"reference", "diagnostic"} if region == "reference_penalty" else {"critic", "probe"}
     expected |= {"diagnostic"} if preset == "tiny-moe" else set()
+    expected |= {"merging"} if lora else set()
     assert phases.keys() == expected
     assert total == sum(phases.values())
     if objective == "grpo":
