@@ -46,6 +46,8 @@ def _used(config: RunConfig) -> dict[str, Any]:
     tables["shaping"], tables["prompts"] = config.shaping.used(), config.prompts.used()
     if not tables["prompts"]:
         del tables["prompts"]
+    if not config.rollout.lag:
+        del tables["rollout"]["anchor"]
     del tables["rollout"]["max_infra_frac"]  # ends a run, and changes no byte of one that it does not end
     if not _learns(config):
         tables["teacher"] = {}

@@ -166,9 +166,11 @@ def test_sampling_with_padding_and_finished_rows_is_what_is_called_executed(eage
     assert booked.generated_tokens < 3 * 4 * 6
 
 
-@pytest.mark.parametrize("recompute", [False, True])
-@pytest.mark.parametrize(("objective", "region"), [("grpo", "reference_penalty"), ("ppo", "dual")])
-def test_a_whole_run_is_counted_exactly(tiny, tmp_path, monkeypatch, objective, region, recompute):
+@pytest.mark.parametrize(("recompute", "lag"), [(False, 0), (True, 0), (False, 2)])
+@pytest.mark.parametrize(
+    ("objective", "region", "anchor"), [("grpo", "reference_penalty", "behaviour"), ("ppo", "dual", "proximal")]
+)
+def test_a_whole_run_is_counted_exactly(tiny, tmp_path, monkeypatch, objective, region, anchor, recompute, lag):
     counted_flops = []
 
     def step(*arguments):
@@ -188,8 +190,8 @@ def test_a_whole_run_is_counted_exactly(tiny, tmp_path, monkeypatch, objective, 
     config = make_config(
         objective={"name": objective},
         trust_region={"name": region},
-        rollout={"num_prompts": 2, "group_size": 3, "max_response_tokens": 5},
-        budget={"amount": 2},
+        rollout={"num_prompts": 2, "group_size": 3, "max_response_tokens": 5, "lag": lag, "anchor": anchor},
+        budget={"amount": 2 + lag},
         eval={"points": 1, "num_prompts": 2, "test_prompts": 2},
         engine={"logits_mib": 5 * 98 * 4 / 2**20, "micro_batch_tokens": 30, "recompute": recompute},
     )
@@ -202,4 +204,4 @@ def test_a_whole_run_is_counted_exactly(tiny, tmp_path, monkeypatch, objective, 
     assert total == sum(phases.values())
     if objective == "grpo":
         assert sum(counted_flops) == phases["update"]
-    assert len(counted_flops) == 2
+    assert len(counted_flops) == 2 + lag
