@@ -34,7 +34,8 @@ def check_run(config: RunConfig) -> dict[str, Any]:
     task = plugins.task(config.task)
     name, updates = plugins.label(config.objective), config.update.minibatches * config.update.epochs
     wanted = chosen.updates_per_rollout
-    if (wanted == "several" and updates == 1) or (wanted == "one" and updates > 1):
+    ratios_are_one = updates == 1 and not config.rollout.old_at_sampling
+    if (wanted == "several" and ratios_are_one) or (wanted == "one" and updates > 1):
         raise UserError(
             f"objective {name!r} wants {wanted} updates a rollout, but update.minibatches x update.epochs = {updates}"
             + (
@@ -42,6 +43,7 @@ def check_run(config: RunConfig) -> dict[str, Any]:
                 if updates == 1
                 else "; set both to 1"
             )
+            + (", or rollout.anchor to 'behaviour'" if updates == 1 and config.rollout.lag else "")
         )
     _check_parts(config, chosen, region)
     _check_shaping(config, chosen, name)
@@ -51,8 +53,8 @@ def check_run(config: RunConfig) -> dict[str, Any]:
         _check_routing(config)
     if config.policy.lora.rank and importlib.util.find_spec("peft") is None:
         raise UserError(
-            "policy.lora needs the extra 'lora': run python -m pip install 'evengrad[lora]', or set policy.lora.rank to "
-            "0"
+            "policy.lora needs the extra 'lora': run python -m pip install 'evengrad[lora]', or set policy.lora.rank "
+            "to 0"
         )
     from objectives import Objective
 
@@ -127,6 +129,11 @@ def _check_parts(config: RunConfig, objective: "Objective", region: "TrustRegion
         )
     if config.rollout.window_tokens:
         _check_window(config, objective, name)
+        if config.rollout.lag:
+            raise UserError(
+                f"rollout.lag = {config.rollout.lag} and rollout.window_tokens do not go together: a response that is "
+                "resumed waits for the iteration that trained on its first part; set one of them to 0"
+            )
     if config.replay.strategy != "none" and objective.updates_per_rollout == "one":
         raise UserError(f"objective {name!r} is valid on-policy only: set replay.strategy to none")
 

@@ -53,6 +53,14 @@ class RolloutConfig(Section):
     temperature: float = Field(
         1.0, ge=LEAST_TEMPERATURE, description="divides the logits, when sampling and in every log-probability"
     )
+    lag: int = Field(
+        0, ge=0, description="iterations between the weights that sample a rollout and those that begin to train on it"
+    )
+    anchor: Literal["behaviour", "proximal"] = Field(
+        "behaviour",
+        description="pi_old of a rollout that lags: the policy that sampled it, or the one its updates begin with; the "
+        "same without a lag",
+    )
     max_resamples: int = Field(
         0, ge=0, description="extra rounds to replace groups that the objective rejects; most objectives reject none"
     )
@@ -68,6 +76,11 @@ class RolloutConfig(Section):
         min_length=1,
         description="a token whose text ends with one of these ends a step of a response, for segment rules",
     )
+
+    @property
+    def old_at_sampling(self) -> bool:
+        """Whether pi_old of a rollout is that of some iterations before its updates."""
+        return self.lag > 0 and self.anchor == "behaviour"
 
     @model_validator(mode="after")
     def _whole_windows(self) -> "RolloutConfig":

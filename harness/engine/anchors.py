@@ -38,6 +38,11 @@ class AnchorStates:
         """Keep ``states`` and a frozen copy of ``head``, which the next step may change if it is trained."""
         return cls(states, whole_copy(head))
 
+    def extended(self, rows: int, width: int) -> "AnchorStates":
+        """Return this with ``rows`` more rows, of which nothing is known, and ``width`` tokens a row."""
+        more = width - self.states.shape[1]
+        return replace(self, states=nn.functional.pad(self.states, (0, 0, 0, more, 0, rows)))
+
 
 @dataclass(frozen=True)
 class Anchored:

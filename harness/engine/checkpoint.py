@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor
 
+from harness.engine import queued
 from harness.engine.optimizer import Optimizer
 from harness.engine.run import Run
 from harness.engine.sharding import whole
@@ -30,8 +31,11 @@ def save_run(run: Run, offsets: dict[str, int]) -> bytes:
     tensors |= {f"replay.{name}": value for name, value in remembered.items()}
     carried, unfinished = pack(run.unfinished)
     tensors |= {f"unfinished.{name}": value for name, value in carried.items()}
+    waiting, queue = queued.pack(run.queue)
+    tensors |= {f"queue.{name}": value for name, value in waiting.items()}
     state = {
         "unfinished": unfinished,
+        "queue": queue,
         "replay": replay,
         "bingo": run.bingo.state(),
         "prompts": run.prompts.state(),
@@ -54,6 +58,7 @@ def restore_run(run: Run, payload: bytes) -> dict[str, int]:
     if run.critic_optimizer is not None:
         run.critic_optimizer.restore(_below("critic.", tensors), *state["critic_steps"])
     run.unfinished = unpack(_below("unfinished.", tensors), state["unfinished"])
+    run.queue = queued.unpack(_below("queue.", tensors), state["queue"], run.policy.head)
     run.bingo.restore(state["bingo"])
     run.prompts.restore(state["prompts"])
     run.replay.restore(_below("replay.", tensors), state["replay"])

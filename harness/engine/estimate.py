@@ -34,7 +34,7 @@ class Estimate:
         flops: useful FLOPs it will spend at most; NaN where the budget is in seconds.
         iterations: rollouts, at least (on the axis of updates: exactly); NaN where the budget is in seconds.
         updates: optimizer steps, at least (on the axis of updates: exactly); NaN where the budget is in seconds.
-        smallest_update_flops: useful FLOPs of the smallest rollout with one update.
+        smallest_update_flops: useful FLOPs of the smallest rollout with one update, and of those that wait behind it.
     """
 
     flops: float
@@ -54,33 +54,39 @@ def estimate_cell(config: RunConfig) -> Estimate:
     requires = requirements(config)
     shortest, longest = _prompt_tokens(config)
     group, prompts = config.rollout.group_size, config.rollout.num_prompts
-    rows = prompts * group
+    rows, lag = prompts * group, config.rollout.lag
     epochs, minibatches = config.update.epochs, config.update.minibatches
-    smallest = _rollout_flops(config, shape, requires, shortest, 1, rounds=1, replays=0)
+    smallest = (1 + lag) * _sampling_flops(config, shape, requires, shortest, 1, rounds=1)
+    smallest += _passes_flops(config, shape, requires, shortest, 1, replays=0)
     smallest += _epoch_flops(shape, requires, PassRows.of_groups(prompts, group, shortest, 1)) // minibatches
     limit, rounds, replays = config.rollout.max_response_tokens, 1 + config.rollout.max_resamples, _replays(config)
-    iteration = _rollout_flops(config, shape, requires, longest, limit, rounds=rounds, replays=replays)
+    sampling = _sampling_flops(config, shape, requires, longest, limit, rounds=rounds)
+    iteration = sampling + _passes_flops(config, shape, requires, longest, limit, replays=replays)
     iteration += epochs * _epoch_flops(shape, requires, PassRows.of_groups(prompts, group, longest, limit, replays))
     probes = {"before_step": 0, "after_rollout": 1, "after_step": minibatches * epochs * (1 + MAX_SHRINKS)}
     probed = PassRows.of_groups(prompts // minibatches, group, longest, limit)
     probe = shape.response_forward(probed) + len(exact_fields(requires)) * shape.head(sum(probed.responses))
     iteration += probes[region.measured] * probe
-    extra = ("greedy_rewards" in requires) + (config.shaping.name != "none")  # responses a prompt beside the group's
-    per_iteration = {
-        "flops": iteration,
-        "tokens": (rounds * rows + extra * prompts) * limit,
-        "updates": minibatches * epochs,
-        "seconds": math.nan,
+    greedy, references = "greedy_rewards" in requires, config.shaping.name != "none"  # one a prompt, beside the group
+    sampled = (rounds * rows + greedy * prompts) * limit
+    per_iteration, waiting = {  # of an iteration, and of the rollouts that wait before the first one
+        "flops": (iteration, lag * sampling),
+        "tokens": (sampled + references * prompts * limit, lag * sampled),
+        "updates": (minibatches * epochs, 0),
+        "seconds": (math.nan, 0),
     }[config.budget.axis]
-    needed = {"flops": smallest, "tokens": rows + extra * prompts, "updates": 1, "seconds": 0}[config.budget.axis]
-    if config.budget.amount < needed:
+    least = (1 + lag) * (rows + greedy * prompts) + references * prompts
+    needed = {"flops": smallest, "tokens": least, "updates": 1, "seconds": 0}[config.budget.axis]
+    amount = config.budget.amount
+    if amount < needed:
         raise UserError(
-            f"budget.amount = {config.budget.amount:g} {config.budget.axis} is too small for one update, which takes "
-            f"at least {needed:.3g} with {prompts} prompts x {config.rollout.group_size} responses"
+            f"budget.amount = {amount:g} {config.budget.axis} is too small for one update, which takes at least "
+            f"{needed:.3g} with {prompts} prompts x {group} responses"
+            + (f", {1 + lag} times for rollout.lag = {lag}" if lag else "")
         )
-    iterations = config.budget.amount / per_iteration
-    updates = iterations * minibatches * epochs
-    return Estimate(iterations * iteration, iterations, updates, smallest)
+    iterations = max(0.0, amount - waiting) / per_iteration
+    flops = amount if config.budget.axis == "flops" else iterations * iteration + lag * sampling
+    return Estimate(flops, iterations, iterations * minibatches * epochs, smallest)
 
 
 def _policy_shape(config: PolicyConfig) -> ModelShape:
@@ -125,33 +131,36 @@ def _replays(config: RunConfig) -> int:
     return config.rollout.num_prompts * a_prompt
 
 
-def _rollout_flops(
-    config: RunConfig,
-    shape: ModelShape,
-    requires: frozenset[str],
-    prompt: int,
-    response: int,
-    *,
-    rounds: int,
-    replays: int,
+def _sampling_flops(
+    config: RunConfig, shape: ModelShape, requires: frozenset[str], prompt: int, response: int, *, rounds: int
 ) -> int:
-    """Return the FLOPs of ``rounds`` of sampling responses of one length, and of the passes over the rollout."""
+    """Return the FLOPs of ``rounds`` of sampling responses of one length, and of what is done with them at once."""
     prompts, group = config.rollout.num_prompts, config.rollout.group_size
-    rows = prompts * group
-
-    def sampled(shape: ModelShape, count: int) -> int:
-        decoded = sum(shape.decode(count, count * (prompt + t)) for t in range(1, response))
-        return shape.prefill([prompt] * prompts) + decoded
-
-    fresh = PassRows.of_groups(prompts, group, prompt, response)
-    whole = PassRows.of_groups(prompts, group, prompt, response, replays)
-    total = rounds * sampled(shape, rows) + shape.response_forward(fresh)
-    total += ("ref_logprobs" in requires) * shape.start.response_forward(whole)
+    total = rounds * _decoded(shape, prompts, prompts * group, prompt, response)
     if "greedy_rewards" in requires:
-        total += sampled(shape, prompts)
+        total += _decoded(shape, prompts, prompts, prompt, response)
+    if config.rollout.old_at_sampling:
+        total += shape.response_forward(PassRows.of_groups(prompts, group, prompt, response))
+    return total
+
+
+def _decoded(shape: ModelShape, prompts: int, rows: int, prompt: int, response: int) -> int:
+    decoded = sum(shape.decode(rows, rows * (prompt + t)) for t in range(1, response))
+    return shape.prefill([prompt] * prompts) + decoded
+
+
+def _passes_flops(
+    config: RunConfig, shape: ModelShape, requires: frozenset[str], prompt: int, response: int, *, replays: int
+) -> int:
+    """Return the FLOPs of the passes over a rollout before its first update."""
+    prompts, group = config.rollout.num_prompts, config.rollout.group_size
+    whole = PassRows.of_groups(prompts, group, prompt, response, replays)
+    total = ("ref_logprobs" in requires) * shape.start.response_forward(whole)
+    if not config.rollout.old_at_sampling:
+        total += shape.response_forward(PassRows.of_groups(prompts, group, prompt, response))
     if config.shaping.name != "none":
-        singles = PassRows.of_groups(prompts, 1, prompt, response)
-        total += sampled(shape.start, prompts) + shape.start.response_forward(singles)
+        single = PassRows.of_groups(prompts, 1, prompt, response)
+        total += _decoded(shape.start, prompts, prompts, prompt, response) + shape.start.response_forward(single)
     if "teacher_logprobs" in requires:
         total += _policy_shape(config.teacher).response_forward(whole)
     if requires & {"values", "old_values"}:

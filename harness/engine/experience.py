@@ -45,6 +45,7 @@ class Experience:
         tally: verdicts and reasons of the responses that ended in this iteration, of rejected groups too.
         greedy_tally: the same of the greedy responses.
         cursor: position in the stream of prompts after this rollout.
+        lag: iterations between the weights that sampled it and those that its updates began with.
         num_rejected: groups that were sampled and not used.
         prompt_metrics: what the log says of the choice of prompts.
     """
@@ -72,6 +73,7 @@ class Experience:
     tally: Tally = field(default_factory=Counter)
     greedy_tally: Tally = field(default_factory=Counter)
     cursor: int = 0
+    lag: int = 0
     num_rejected: int = 0
     prompt_metrics: dict[str, float | None] = field(default_factory=dict[str, float | None])
 
@@ -118,7 +120,8 @@ class Experience:
 def joined(first: Experience, second: Experience, pad_id: int) -> Experience:
     """Return the rows of ``second`` under those of ``first``, padded to one width; counts are of both.
 
-    Groups of ``second`` are numbered after those of ``first``; its ``prompt_of_row`` is taken as it stands.
+    Groups of ``second`` are numbered after those of ``first``; its ``prompt_of_row`` is taken as it stands. Anchors are
+    those of ``first``.
     """
     width = max(first.ids.shape[1], second.ids.shape[1])
 
@@ -157,8 +160,11 @@ def joined(first: Experience, second: Experience, pad_id: int) -> Experience:
         greedy_rewards=greedy,
         greedy=both,
         stored=stored,
+        anchors={to: anchor.extended(len(second.prompts), width) for to, anchor in first.anchors.items()},
         tally=first.tally + second.tally,
+        greedy_tally=first.greedy_tally + second.greedy_tally,
         cursor=first.cursor,
+        lag=first.lag,
         num_rejected=first.num_rejected + second.num_rejected,
         prompt_metrics=first.prompt_metrics,
     )

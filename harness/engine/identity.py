@@ -51,6 +51,8 @@ def _used(config: RunConfig) -> dict[str, Any]:
     for name in ("policy", "teacher"):
         if not tables[name]["lora"]["rank"]:
             del tables[name]["lora"]
+    if not config.rollout.lag:
+        del tables["rollout"]["anchor"]
     del tables["rollout"]["max_infra_frac"]  # ends a run, and changes no byte of one that it does not end
     if not config.engine.routing_replay:
         del tables["engine"]["routing_replay"]  # of a dense policy, which has no routes, it says nothing

@@ -2,8 +2,9 @@
 
 Work is charged before it is done, in pieces no larger than one optimizer step: one decoding step, one micro-batch of a
 pass without gradients, one optimizer step. The first piece that would exceed the budget raises ``BudgetExhausted``, so
-a run ends within one update of its budget and no state beyond it exists. What was charged since the last update (a
-rollout that could not be used) is reported as discarded. Evaluation and diagnostics are booked, not charged.
+a run ends within one update of its budget and no state beyond it exists. What was charged for no update (since the
+last one, or for rollouts that still wait for theirs) is reported as discarded. Evaluation and diagnostics are booked,
+not charged.
 """
 
 import math
@@ -72,6 +73,7 @@ class Ledger:
         phases: {phase: work}, charged and booked.
         seconds: {phase: seconds}; "train" is the time of the budget's clock.
         train_phases: {phase: seconds} of "train"; what is in no phase is the loop's own.
+        waiting_flops: useful FLOPs of rollouts that are sampled and wait for their updates.
     """
 
     axis: Axis
@@ -84,6 +86,7 @@ class Ledger:
     train_phases: dict[str, float] = field(default_factory=dict)
     passed_points: int = 0
     committed_flops: int = 0
+    waiting_flops: int = 0
     _started: float | None = None
 
     def charge(self, work: Mapping[str, Work]) -> None:
@@ -143,8 +146,8 @@ class Ledger:
         return min(1.0, self.position() / self.amount)
 
     def commit(self) -> None:
-        """Say that an update was made: everything spent so far was of use."""
-        self.committed_flops = self.spent.flops
+        """Say that an update was made: everything spent so far was of use, but for what waits."""
+        self.committed_flops = self.spent.flops - self.waiting_flops
 
     def cancel_update(self) -> None:
         """Take back the count of an update that was computed and charged, but not made."""
@@ -158,7 +161,7 @@ class Ledger:
 
     @property
     def discarded_flops(self) -> int:
-        """Useful FLOPs charged since the last update."""
+        """Useful FLOPs charged that led to no update."""
         return self.spent.flops - self.committed_flops
 
     def train_seconds(self) -> float:
@@ -208,6 +211,7 @@ class Ledger:
             "train_phases": self.train_phases,
             "passed_points": self.passed_points,
             "committed_flops": self.committed_flops,
+            "waiting_flops": self.waiting_flops,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -217,4 +221,4 @@ class Ledger:
         self.seconds = dict(state["seconds"])
         self.train_phases = dict(state["train_phases"])
         self.passed_points = state["passed_points"]
-        self.committed_flops = state["committed_flops"]
+        self.committed_flops, self.waiting_flops = state["committed_flops"], state["waiting_flops"]

@@ -200,6 +200,7 @@ def _rollout_metrics(experience: Experience) -> dict[str, Any]:
     known = ~rewards.isnan()
     groups = [rewards[known & (group == g)] for g in group[known].unique()]
     return {
+        "rollout_lag": experience.lag,
         "reward_mean": float(rewards[known].mean()),
         "shaped_reward_mean": _known_mean(experience.shaped_rewards, fresh),
         "greedy_reward_mean": _known_mean(experience.greedy_rewards, fresh),

@@ -1,5 +1,6 @@
 """The parts of one run, built from its configuration: what the training loop holds in its hands."""
 
+from collections import deque
 from dataclasses import dataclass, field
 
 import torch
@@ -16,6 +17,7 @@ from harness.engine.lora import with_adapters
 from harness.engine.optimizer import Optimizer
 from harness.engine.policy import Policy
 from harness.engine.prompts import Prompts
+from harness.engine.queued import Queued
 from harness.engine.recompute import recompute_layers
 from harness.engine.replay import Replay
 from harness.engine.routing import follow_routes, routers
@@ -48,6 +50,7 @@ class Run:
         teacher: frozen policy of the table "teacher"; None unless the objective reads ``teacher_logprobs``.
         replay: responses of earlier iterations.
         unfinished: responses that the window cut off, to go on in the next iteration.
+        queue: rollouts that are sampled and wait for their updates, oldest first.
         bingo: what Bingo's reward remembers; idle unless ``shaping.name`` says so.
         ledger: of the run's budget.
         coef: the trust region's coefficient.
@@ -74,6 +77,7 @@ class Run:
     iteration: int = 0
     cursor: int = 0
     unfinished: list[Unfinished] = field(default_factory=list[Unfinished])
+    queue: deque[Queued] = field(default_factory=deque[Queued])
     requires: frozenset[str] = field(default_factory=frozenset[str])
 
     @property

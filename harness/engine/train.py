@@ -13,6 +13,7 @@ from harness.engine.checkpoint import restore_run, save_run
 from harness.engine.experience import Experience, joined
 from harness.engine.identity import identity
 from harness.engine.infra import TooManyUnscored, check_scored, explain
+from harness.engine.lag import next_in_turn, old_logprobs
 from harness.engine.ledger import BudgetExhausted
 from harness.engine.memory import reset_peak_memory
 from harness.engine.metrics import StepMetrics
@@ -85,11 +86,12 @@ def _train(run: Run, folder: RunFolder, recorder: Recorder) -> None:
 
 
 def iterate(run: Run, recorder: Recorder) -> None:
-    """Make one rollout and its updates, and record them."""
+    """Make one rollout, and the updates on the one whose turn it is; record them."""
     config = run.config
     begun = time.perf_counter()
-    experience = _collect(run)
-    _check_scored(run, experience)
+    experience = next_in_turn(run, _sample)
+    experience = add_replays(experience, run.replay, run.iteration, run.policy.tokenizer.pad_id)
+    _check_known(experience)
     plan = make_plan(
         experience, config.update.minibatches, config.engine.micro_batch_tokens,
         seed=config.seed, iteration=run.iteration,
@@ -110,14 +112,24 @@ def iterate(run: Run, recorder: Recorder) -> None:
         recorder.iteration(experience, metrics, {}, time.perf_counter() - begun)
         raise
     run.iteration += 1
-    run.cursor = experience.cursor
     recorder.iteration(experience, metrics, moved, time.perf_counter() - begun)
 
 
-def _collect(run: Run) -> Experience:
-    """Return fresh responses, and what is continued or replayed beside them."""
-    config, pad_id = run.config, run.policy.tokenizer.pad_id
-    carried = continued(run)
+def _sample(run: Run, number: int) -> Experience:
+    """Return rollout ``number`` of the run, sampled and scored.
+
+    Raises:
+        TooManyUnscored: more than ``rollout.max_infra_frac`` of the responses that ended could not be scored.
+    """
+    experience = _collect(run, number)
+    counts, limit = experience.tally + experience.greedy_tally, run.config.rollout.max_infra_frac
+    check_scored(counts, limit, "the rollout", "rollout.max_infra_frac")
+    return experience
+
+
+def _collect(run: Run, number: int) -> Experience:
+    """Return fresh responses, and what is continued beside them."""
+    config, carried = run.config, continued(run)
     places = config.rollout.num_prompts * config.rollout.group_size - len(run.unfinished)
     num_prompts = places // config.rollout.group_size
     if num_prompts == 0:
@@ -126,26 +138,16 @@ def _collect(run: Run) -> Experience:
     fresh = collect(
         run.policy, run.sampler, run.task, run.objective,
         config.rollout.model_copy(update={"num_prompts": num_prompts}), run.ledger,
-        seed=config.seed, iteration=run.iteration, cursor=run.cursor, prompts=run.prompts,
+        seed=config.seed, iteration=number, cursor=run.cursor, prompts=run.prompts,
     )  # fmt: skip
-    if carried is not None:
-        carried.prompt_of_row = carried.prompt_of_row + int(fresh.group.max()) + 1
-        fresh = joined(fresh, carried, pad_id)
-    return add_replays(fresh, run.replay, run.iteration, pad_id)
+    if carried is None:
+        return fresh
+    carried.prompt_of_row = carried.prompt_of_row + int(fresh.group.max()) + 1
+    return joined(fresh, carried, run.policy.tokenizer.pad_id)
 
 
-def _check_scored(run: Run, experience: Experience) -> None:
-    """Refuse to learn from what is left where too much of a rollout could not be scored.
-
-    Raises:
-        TooManyUnscored: more than ``rollout.max_infra_frac`` of the responses that ended, or all that there is.
-    """
-    check_scored(
-        experience.tally + experience.greedy_tally,
-        run.config.rollout.max_infra_frac,
-        "the rollout",
-        "rollout.max_infra_frac",
-    )
+def _check_known(experience: Experience) -> None:
+    """Raise TooManyUnscored if there is no reward to learn from."""
     if experience.rewards.isnan().all():
         raise TooManyUnscored(
             f"no response of the rollout could be scored; verdicts: {explain(experience.tally)}; mend what scores them "
@@ -155,7 +157,7 @@ def _check_scored(run: Run, experience: Experience) -> None:
 
 def _score(run: Run, experience: Experience, plan: Plan) -> Rollout:
     """Return the rollout with all that objective and trust region read."""
-    logprobs, entropy = passes.old_logprobs(run, experience, plan)
+    logprobs, entropy = old_logprobs(run, experience, plan)
     rollout = Rollout(
         rewards=experience.rewards,
         group=experience.group,

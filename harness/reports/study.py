@@ -25,7 +25,7 @@ LATER: dict[str, tuple[str, ...]] = {
         *("ess_token_frac", "ess_segment_frac", "ess_seq_frac"),
         *("kl_ref_per_token_nats", "kl_ref_per_sequence_nats", "region_divergence", "divergence_before_step"),
         *("step_kept_frac", "backtracks", "correction_mean", "correction_zero_frac", "critic_grad_norm", "value_loss"),
-        *("shaped_reward_mean", "competence", "open_prompts_frac", "waiting_prompts_frac"),
+        *("shaped_reward_mean", "competence", "open_prompts_frac", "waiting_prompts_frac", "rollout_lag"),
         *("routed_changed_frac", "tokens_rerouted_frac", "expert_load_max_frac"),
         *(f"log_ratio{unit}_std_{routes}" for unit in ("", "_seq") for routes in ("free", "replayed")),
     ),

@@ -169,19 +169,22 @@ def test_sampling_with_padding_and_finished_rows_is_what_is_called_executed(eage
     assert booked.generated_tokens < 3 * 4 * 6
 
 
+GRPO, PPO = ("grpo", "reference_penalty", "behaviour"), ("ppo", "dual", "proximal")
+UP_AND_DOWN = {"rank": 2, "targets": ["up_proj", "down_proj"]}
 WHOLE = [
-    *[("grpo", "reference_penalty", "tiny", recompute) for recompute in (False, True)],
-    *[("ppo", "dual", "tiny", recompute) for recompute in (False, True)],
-    ("grpo", "reference_penalty", "tiny-moe", False),
-    ("ppo", "dual", "tiny-moe", True),
-]
+    *[(*parts, "tiny", lora, recompute, 0) for parts in (GRPO, PPO) for lora in ({}, {"rank": 3}, UP_AND_DOWN)
+      for recompute in (False, True)],
+    *[(*parts, "tiny", {}, False, 2) for parts in (GRPO, PPO)],
+    (*GRPO, "tiny-moe", {}, False, 0),
+    (*PPO, "tiny-moe", {}, True, 0),
+    (*GRPO, "tiny-moe", {"rank": 2}, False, 0),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("lora", [{}, {"rank": 3}, {"rank": 2, "targets": ["up_proj", "down_proj"]}], ids=str)
-@pytest.mark.parametrize(("objective", "region", "preset", "recompute"), WHOLE)
-def test_a_whole_run_is_counted_exactly(request, tmp_path, monkeypatch, objective, region, preset, recompute, lora):
-    if preset == "tiny-moe" and "up_proj" in lora.get("targets", ()):
-        lora = {**lora, "targets": ["o_proj"]}
+@pytest.mark.parametrize(("objective", "region", "anchor", "preset", "lora", "recompute", "lag"), WHOLE, ids=str)
+def test_a_whole_run_is_counted_exactly(
+    request, tmp_path, monkeypatch, objective, region, anchor, preset, lora, recompute, lag
+):
     request.getfixturevalue(preset.replace("-", "_"))
     counted_flops = []
 
@@ -203,8 +206,8 @@ def test_a_whole_run_is_counted_exactly(request, tmp_path, monkeypatch, objectiv
         policy={"name": preset, "lora": lora},
         objective={"name": objective},
         trust_region={"name": region},
-        rollout={"num_prompts": 2, "group_size": 3, "max_response_tokens": 5},
-        budget={"amount": 2},
+        rollout={"num_prompts": 2, "group_size": 3, "max_response_tokens": 5, "lag": lag, "anchor": anchor},
+        budget={"amount": 2 + lag},
         eval={"points": 1, "num_prompts": 2, "test_prompts": 2},
         engine={"logits_mib": 5 * 98 * 4 / 2**20, "micro_batch_tokens": 30, "recompute": recompute}
         | ({"routing_replay": True} if preset == "tiny-moe" else {}),
@@ -220,4 +223,4 @@ def test_a_whole_run_is_counted_exactly(request, tmp_path, monkeypatch, objectiv
     assert total == sum(phases.values())
     if objective == "grpo":
         assert sum(counted_flops) == phases["update"]
-    assert len(counted_flops) == 2
+    assert len(counted_flops) == 2 + lag

@@ -13,12 +13,14 @@ import tasks
 from harness.config.loading import resolve_run
 from harness.engine import train
 from harness.engine.flops import ModelShape
+from harness.engine.lag import next_in_turn
 from harness.engine.ledger import Ledger
 from harness.engine.logprobs import score_responses
 from harness.engine.metrics import StepMetrics
 from harness.engine.packing import ATTENTION
 from harness.engine.plan import make_plan
 from harness.engine.policy import Policy, pad_right
+from harness.engine.replay import add_replays
 from harness.engine.run import build_run
 from harness.engine.samplers import NativeSampler
 from harness.engine.tokenizer import CharTokenizer
@@ -134,7 +136,8 @@ def needs(name):
 def roll(run, *, micro_batch_tokens=None):
     """Return experience, plan, rollout and targets of a run's next iteration."""
     config = run.config
-    experience = train._collect(run)
+    experience = next_in_turn(run, train._collect)
+    experience = add_replays(experience, run.replay, run.iteration, run.policy.tokenizer.pad_id)
     plan = make_plan(
         experience, config.update.minibatches, micro_batch_tokens or config.engine.micro_batch_tokens,
         seed=config.seed, iteration=run.iteration,
