@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from harness.config.engine import EngineConfig
 from harness.config.parts import CorrectionConfig, PromptsConfig, ReplayConfig, Section, ShapingConfig
 from harness.config.policies import PolicyConfig, TeacherConfig
 from harness.config.sampler import SamplerConfig
@@ -161,31 +162,6 @@ class EvalConfig(Section):
         return self
 
 
-class EngineConfig(Section):
-    """How the engine runs; what changes numerics is part of the cell's key."""
-
-    threads: int = Field(1, ge=1, description="torch threads")
-    device: str = Field("cpu", min_length=1)
-    micro_batch_tokens: int = Field(
-        4096, ge=1, description="tokens of prompts and responses in one forward pass; changes memory, not results"
-    )
-    logits_mib: float = Field(
-        64,
-        gt=0,
-        description="MiB of float32 logits that exist at one time; of more, the backward makes them again",
-    )
-    recompute: bool = Field(
-        False, description="the backward pass makes each layer's activations again: less memory, a third more work"
-    )
-    routing_replay: bool = Field(
-        False,
-        description="of a mixture of experts: in the passes of the current policy during the updates of a rollout, its "
-        "tokens go to the experts that the old policy chose (arXiv:2507.18071, section 5.3)",
-    )
-    checkpoint_every: int = Field(5, ge=1, description="iterations between checkpoints")
-    sample_rows: int = Field(4, ge=0, description="responses an evaluation point writes to samples.jsonl")
-
-
 class RunConfig(Section):
     """One run: a pure function of this."""
 
@@ -206,6 +182,21 @@ class RunConfig(Section):
     eval: EvalConfig = EvalConfig()  # pyright: ignore[reportCallIssue]
     engine: EngineConfig = EngineConfig()  # pyright: ignore[reportCallIssue]
     seed: int = Field(0, ge=0)
+
+    @model_validator(mode="after")
+    def _processes_with_equal_work(self) -> "RunConfig":
+        prompts = self.rollout.num_prompts // self.update.minibatches
+        if prompts % self.engine.processes:
+            raise ValueError(
+                f"engine.processes = {self.engine.processes} does not divide the {prompts} prompts of a minibatch "
+                "(rollout.num_prompts / update.minibatches): change one of them"
+            )
+        if self.engine.processes > 1 and self.budget.axis == "seconds":
+            raise ValueError(
+                "budget.axis = 'seconds' is for one process: the clocks of several would part them; use another axis, "
+                "or engine.processes = 1"
+            )
+        return self
 
     @model_validator(mode="after")
     def _minibatches_of_whole_groups(self) -> "RunConfig":

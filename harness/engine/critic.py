@@ -9,6 +9,7 @@ from harness.engine.copies import copy_trained
 from harness.engine.heads import wide
 from harness.engine.packing import pack, packed_states
 from harness.engine.policy import Policy
+from harness.engine.sharding import gathered
 
 __all__ = ["Critic"]
 
@@ -44,6 +45,6 @@ class Critic(nn.Module):
         if bootstrap:
             first = torch.ones_like(mask[:, :1])
             states = torch.cat([first, mask], 1)  # [B, T+1]: n_i + 1 states of a row with n_i tokens
-        hidden = packed_states(self.body, pack(prompts, ids, mask, last=bootstrap))
-        flat = self.head(wide(hidden))[:, 0]
+        packed = pack(prompts, ids, mask, last=bootstrap)
+        flat = gathered(self, lambda: self.head(wide(packed_states(self.body, packed))))[:, 0]
         return flat.new_zeros(states.shape).masked_scatter(states, flat)

@@ -12,6 +12,7 @@ from harness.engine.anchors import Anchored, exact_kl
 from harness.engine.heads import Head, wide, wide_head
 from harness.engine.packing import pack, packed_states
 from harness.engine.policy import Policy
+from harness.engine.sharding import gathered
 from harness.engine.token_scores import token_scores
 
 __all__ = ["Scored", "score_responses"]
@@ -60,16 +61,19 @@ def score_responses(
         exact: divergences over the vocabulary to compute as well, by name.
         keep_states: return the hidden states too.
     """
-    states, tokens = packed_states(policy.body, pack(prompts, ids, mask)), ids[mask]
+    packed, tokens = pack(prompts, ids, mask), ids[mask]
     kept = [part.states[mask] for part in exact.values()]
-    if not exact and isinstance(policy.head, nn.Linear):
-        flat = token_scores(
-            policy.head, states, tokens, temperature=temperature, chunk=chunk_tokens, entropy_gradient=entropy_gradient
-        )
-    else:
-        flat = _with_distributions(
-            wide_head(policy.head), states, tokens, temperature, chunk_tokens, entropy_gradient, [*exact.values()], kept
-        )
+
+    def score() -> tuple[Tensor, ...]:
+        states, head = packed_states(policy.body, packed), policy.head
+        if not exact and isinstance(head, nn.Linear):
+            options = {"temperature": temperature, "chunk": chunk_tokens, "entropy_gradient": entropy_gradient}
+            return states, *token_scores(head, states, tokens, **options)
+        anchors = [*exact.values()]
+        options = (temperature, chunk_tokens, entropy_gradient, anchors, kept)
+        return states, *_with_distributions(wide_head(head), states, tokens, *options)
+
+    states, *flat = gathered(policy.model, score)
     zeros = wide(states.new_zeros(mask.shape))
     laid_out = [zeros.masked_scatter(mask, values) for values in flat]
     return Scored(

@@ -1,6 +1,7 @@
 """Passes without gradients over a rollout, in the micro-batches of its updates, charged as they go."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -16,7 +17,6 @@ from harness.engine.policy import Policy
 from harness.engine.routing import Replayed, taken
 from harness.engine.run import Run
 from objectives import Origin
-from objectives.trust_region.measured import Anchor
 
 __all__ = [
     "anchor_work",
@@ -108,13 +108,30 @@ def score_rows(
 
 
 @torch.no_grad()
-def _assemble(plan: Plan, experience: Experience, width: int, compute: Callable[[Tensor], Tensor]) -> Tensor:
-    """Return [N, width] filled micro-batch by micro-batch by ``compute(rows)``."""
-    parts = [compute(rows) for rows in plan.micro_batches]
-    whole = parts[0].new_zeros(len(experience.prompts), width)
-    for rows, part in zip(plan.micro_batches, parts, strict=True):
-        whole[rows] = part
-    return whole
+def _assemble(
+    run: Run,
+    experience: Experience,
+    plan: Plan,
+    phase: str,
+    work: Callable[[PassRows], Work],
+    compute: Callable[[Tensor], Sequence[Tensor]],
+) -> list[Tensor]:
+    """Return each tensor [N, ...] of which ``compute(rows)`` gives the rows, one micro-batch after the other.
+
+    Every micro-batch is charged as ``phase``; the processes of the run share a minibatch's.
+    """
+    wholes: list[Tensor] = []
+    for parts in plan.minibatches:
+        for rows in parts:
+            run.ledger.charge({phase: work(pass_rows(experience, rows))})
+        with run.ledger.timed(phase):
+            mine = [compute(rows) for rows, _ in run.world.deal(parts)]
+            for rows, found in zip(parts, run.world.undeal(mine, len(parts)), strict=True):
+                shapes = [(len(experience.prompts), *part.shape[1:]) for part in found]
+                wholes = wholes or [part.new_zeros(shape) for part, shape in zip(found, shapes, strict=True)]
+                for whole, part in zip(wholes, found, strict=True):
+                    whole[rows] = part
+    return [whole.to(run.policy.device) for whole in wholes]
 
 
 def old_logprobs(run: Run, experience: Experience, plan: Plan) -> tuple[Tensor, Tensor]:
@@ -122,68 +139,43 @@ def old_logprobs(run: Run, experience: Experience, plan: Plan) -> tuple[Tensor, 
 
     Tokens of earlier iterations keep those of their own behaviour policy; replayed rows cost nothing.
     """
-    width = experience.ids.shape[1]
-    keep = _Keep(run, "old")
-    plan = plan.of(experience.origin != Origin.REPLAY)
+    keep = wanted(run.requires, "old")
     routes: dict[tuple[int, ...], Tensor] = {}
 
-    def compute(rows: Tensor) -> Tensor:
-        run.ledger.charge({"old": forward_work(run.policy.shape, pass_rows(experience, rows))})
-        scored = score_rows(run, run.policy, experience, rows, keep_states=keep.wanted)
-        keep.add(scored)
+    def compute(rows: Tensor) -> Sequence[Tensor]:
+        scored = score_rows(run, run.policy, experience, rows, keep_states=keep)
         chosen = taken(run.policy.body)
         if chosen is not None:
             routes[tuple(rows.tolist())] = chosen
-        return torch.cat([scored.logprobs, scored.entropy], 1)
+        return scored.logprobs, scored.entropy, *([] if scored.states is None else [scored.states])
 
-    with run.ledger.timed("old"):
-        both = _assemble(plan, experience, 2 * width, compute)
-    keep.finish(experience, plan, run.policy)
-    experience.routes = routes
+    plan = plan.of(experience.origin != Origin.REPLAY)
+    work = partial(forward_work, run.policy.shape)
+    logprobs, entropy, *states = _assemble(run, experience, plan, "old", work, compute)
+    for part in states:
+        experience.anchors["old"] = AnchorStates.of(part, run.policy.head)
+    experience.routes = {rows: part for held in run.world.gather(routes) for rows, part in held.items()}
     if experience.stored:
-        stored = torch.cat([experience.stored["old_logprobs"], experience.stored["old_entropy"]], 1)
-        here = experience.window_mask.repeat(1, 2)
-        both = torch.where(here, both, stored.to(both))
-    return both[:, :width], both[:, width:]
-
-
-class _Keep:
-    """Collects a policy's hidden states over a pass, if an exact divergence to it is required."""
-
-    def __init__(self, run: Run, anchor: Anchor) -> None:
-        self.wanted = wanted(run.requires, anchor)
-        self._anchor: Anchor = anchor
-        self._parts: list[Tensor] = []
-
-    def add(self, scored: Scored) -> None:
-        if scored.states is not None:
-            self._parts.append(scored.states)
-
-    def finish(self, experience: Experience, plan: Plan, policy: Policy) -> None:
-        if self.wanted:
-            states = self._parts[0].new_zeros(len(experience.prompts), *self._parts[0].shape[1:])
-            for rows, part in zip(plan.micro_batches, self._parts, strict=True):
-                states[rows] = part
-            experience.anchors[self._anchor] = AnchorStates.of(states, policy.head)
+        here = experience.window_mask
+        logprobs = torch.where(here, logprobs, experience.stored["old_logprobs"].to(logprobs))
+        entropy = torch.where(here, entropy, experience.stored["old_entropy"].to(entropy))
+    return logprobs, entropy
 
 
 def frozen_logprobs(run: Run, policy: Policy | None, phase: str, experience: Experience, plan: Plan) -> Tensor | None:
     """Return the log-probabilities [N, T] of a frozen ``policy``, charged as ``phase``; None if there is none."""
     if policy is None:
         return None
-    keep = _Keep(run, "reference") if phase == "reference" else None
+    keep = phase == "reference" and wanted(run.requires, "reference")
 
-    def compute(rows: Tensor) -> Tensor:
-        run.ledger.charge({phase: forward_work(policy.shape, pass_rows(experience, rows))})
-        scored = score_rows(run, policy, experience, rows, keep_states=keep is not None and keep.wanted)
-        if keep is not None:
-            keep.add(scored)
-        return scored.logprobs
+    def compute(rows: Tensor) -> Sequence[Tensor]:
+        scored = score_rows(run, policy, experience, rows, keep_states=keep)
+        return scored.logprobs, *([] if scored.states is None else [scored.states])
 
-    with run.ledger.timed(phase):
-        logprobs = _assemble(plan, experience, experience.ids.shape[1], compute)
-    if keep is not None:
-        keep.finish(experience, plan, policy)
+    work = partial(forward_work, policy.shape)
+    logprobs, *states = _assemble(run, experience, plan, phase, work, compute)
+    for part in states:
+        experience.anchors["reference"] = AnchorStates.of(part, policy.head)
     return logprobs
 
 
@@ -193,11 +185,10 @@ def old_values(run: Run, experience: Experience, plan: Plan) -> Tensor | None:
     if critic is None:
         return None
 
-    def compute(rows: Tensor) -> Tensor:
-        work = value_work(run.policy.shape, pass_rows(experience, rows), bootstrap=True)
-        run.ledger.charge({"critic": work})
+    def compute(rows: Tensor) -> Sequence[Tensor]:
         prompts = [experience.prompts[i] for i in rows.tolist()]
-        return critic.values(prompts, experience.ids[rows], experience.mask[rows], bootstrap=True)
+        return (critic.values(prompts, experience.ids[rows], experience.mask[rows], bootstrap=True),)
 
-    with run.ledger.timed("critic"):
-        return _assemble(plan, experience, experience.ids.shape[1] + 1, compute)
+    work = partial(value_work, run.policy.shape, bootstrap=True)
+    (values,) = _assemble(run, experience, plan, "critic", work, compute)
+    return values

@@ -32,11 +32,13 @@ class Plan:
         return Plan(tuple(tuple(part for part in minibatch if len(part)) for minibatch in kept))
 
 
-def make_plan(experience: Experience, minibatches: int, micro_batch_tokens: int, *, seed: int, iteration: int) -> Plan:
+def make_plan(
+    experience: Experience, minibatches: int, micro_batch_tokens: int, *, seed: int, iteration: int, shares: int = 1
+) -> Plan:
     """Deal the prompts of a rollout, with all their groups, to minibatches, in an order keyed by seed and iteration.
 
     Within a minibatch the responses to a prompt stay together, so that a micro-batch computes few prompts, and prompts
-    are sorted by their longest response.
+    are sorted by their longest response. For ``shares`` processes micro-batches are so small that each gets its part.
     """
     generator = torch.Generator().manual_seed(key(seed, "minibatches", iteration) % 2**63)
     order = torch.randperm(int(experience.prompt_of_row.max()) + 1, generator=generator)
@@ -48,8 +50,16 @@ def make_plan(experience: Experience, minibatches: int, micro_batch_tokens: int,
     for chosen in order.chunk(minibatches):
         rows = torch.isin(experience.prompt_of_row, chosen).nonzero()[:, 0].tolist()
         rows.sort(key=lambda i: (origins[i], longest[prompts[i]], prompts[i], lengths[i]))
-        found.append(_micro_batches(rows, experience, micro_batch_tokens))
+        room = micro_batch_tokens if shares == 1 else min(micro_batch_tokens, -(-_tokens(rows, experience) // shares))
+        found.append(_micro_batches(rows, experience, room))
     return Plan(tuple(found))
+
+
+def _tokens(rows: list[int], experience: Experience) -> int:
+    """Return the tokens of ``rows``, each prompt once."""
+    lengths = experience.lengths
+    prompts = {tuple(experience.prompts[i]) for i in rows}
+    return sum(lengths[i] for i in rows) + sum(map(len, prompts))
 
 
 def _micro_batches(rows: list[int], experience: Experience, micro_batch_tokens: int) -> tuple[Tensor, ...]:

@@ -33,12 +33,15 @@ class Policy:
         tokenizer: of the model.
         shape: for the FLOP ledger.
         context: tokens that it takes at most, None where it does not say.
+        replica: of a model that is sharded over processes, a whole copy to sample from, which its sampler keeps up to
+            date; None of one that is not.
     """
 
     model: Any
     tokenizer: Tokenizer
     shape: ModelShape
     context: int | None = None
+    replica: "Policy | None" = None
 
     @property
     def body(self) -> nn.Module:

@@ -1,6 +1,7 @@
 """Measure how far the policy has moved on some rows of a rollout."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -50,22 +51,29 @@ def measure(
     rows = torch.cat(parts)
     weights = divergence_weights(run.region, targets.loss_mask[rows], rollout.origin[rows])
     fresh = targets.loss_mask[rows] & (rollout.origin[rows] == Origin.FRESH)[:, None]
-    divergence, begin = 0.0, 0
-    totals = {"kl_old": 0.0} if rollout.ref_logprobs is None else {"kl_old": 0.0, "kl_ref": 0.0}
     for part in parts:
         work = forward_work(run.policy.shape, pass_rows(experience, part))
         work.add(anchor_work(run, experience, part))
         run.ledger.book("diagnostic", work) if free else run.ledger.charge({"probe": work})
+    mine: list[dict[str, float]] = []
+    for (part, weight, mask), _ in run.world.deal(_split(parts, weights, fresh)):
         scored = score_rows(run, run.policy, experience, part, exact=True)
         leaves = {"logprobs": scored.logprobs, "entropy": scored.entropy, **scored.exact}
         batch = make_batch(rollout, targets, part, leaves, {})
-        window = slice(begin, begin + len(part))
-        begin += len(part)
-        divergence += float((run.region.divergence(batch) * weights[window]).sum())
-        old, mask = batch.old_logprobs, fresh[window]
-        totals["kl_old"] += float(k3(batch.logprobs, old, mask).sum())
+        old = batch.old_logprobs
+        mine.append({"divergence": float((run.region.divergence(batch) * weight).sum())})
+        mine[-1]["kl_old"] = float(k3(batch.logprobs, old, mask).sum())
         if batch.ref_logprobs is not None:
-            totals["kl_ref"] += float(kl_from_old("k3", batch.ref_logprobs, batch.logprobs, old, mask).sum())
+            mine[-1]["kl_ref"] = float(kl_from_old("k3", batch.ref_logprobs, batch.logprobs, old, mask).sum())
+    found = run.world.undeal(mine, len(parts))
+    totals = {name: sum(one[name] for one in found) for name in found[0]}
+    divergence = totals.pop("divergence")
     counts = {"per_token_nats": int(fresh.sum()), "per_sequence_nats": int(fresh.any(1).sum())}
     means = {f"{of}_{unit}": t / n if n else math.nan for of, t in totals.items() for unit, n in counts.items()}
     return {"divergence": divergence, **means}
+
+
+def _split(parts: Sequence[Tensor], *tensors: Tensor) -> list[tuple[Tensor, ...]]:
+    """Return each of ``parts`` with its rows of ``tensors``, whose rows are theirs one after the other."""
+    sizes = [len(part) for part in parts]
+    return list(zip(parts, *(tensor.split(sizes) for tensor in tensors), strict=True))

@@ -22,7 +22,10 @@ from harness.engine.recompute import recompute_layers
 from harness.engine.replay import Replay
 from harness.engine.routing import follow_routes, routers
 from harness.engine.samplers import Sampler, make_sampler
+from harness.engine.sharding import shard
+from harness.engine.shared_task import share_task
 from harness.engine.unfinished import Unfinished
+from harness.engine.world import World
 from harness.scoring import examples_of
 from objectives import Objective
 from objectives.trust_region import TrustRegion, Verdict
@@ -42,6 +45,7 @@ class Run:
         objective: stateless.
         region: stateless; its coefficient is ``coef``.
         policy: trained in place.
+        world: the processes that share the run.
         sampler: draws every response, those of evaluations too.
         optimizer: of the policy.
         critic: None unless the objective reads values.
@@ -64,6 +68,7 @@ class Run:
     objective: Objective
     region: TrustRegion
     policy: Policy
+    world: World
     sampler: Sampler
     optimizer: Optimizer
     critic: Critic | None
@@ -100,15 +105,16 @@ class Run:
         return verdict.stop
 
 
-def build_run(config: RunConfig) -> Run:
-    """Return the run of ``config`` before its first iteration.
+def build_run(config: RunConfig, world: World = World()) -> Run:  # noqa: B008 - frozen
+    """Return the run of ``config`` before its first iteration, its part in this process of ``world``.
 
     Raises:
         UserError: a part cannot be built, or the parts contradict each other.
     """
     torch.set_num_threads(config.engine.threads)
     task, objective, region = build_plugins(config)
-    start = load_policy(config.policy, config.task.name, config.engine.device)
+    device = world.device(config.engine.device)
+    start = load_policy(config.policy, config.task.name, device)
     if config.engine.routing_replay and not routers(start.body):
         raise UserError(dense_refusal(config.policy.name))
     policy = with_adapters(start, config.policy.lora, config.seed)
@@ -119,15 +125,26 @@ def build_run(config: RunConfig) -> Run:
     if config.engine.recompute:
         for body in (policy.body, *([] if critic is None else [critic.body])):
             recompute_layers(body)
+    reference = start.frozen_copy() if "ref_logprobs" in requires else None
+    teacher = _load_teacher(config, policy, device) if "teacher_logprobs" in requires else None
+    if world.size > 1:
+        policy.replica = start.frozen_copy()
+        sampled = config.shaping.name != "none"  # from the reference, which then stays whole
+        frozen = [one.model for one in (None if sampled else reference, teacher) if one is not None]
+        for model in (policy.model, *frozen):
+            shard(model, model.get_decoder().layers, world)
+        if critic is not None:
+            shard(critic, critic.body.layers, world)  # pyright: ignore[reportArgumentType]
     points = tuple(config.budget.amount * i / config.eval.points for i in range(1, config.eval.points))
     return Run(
         config=config,
-        task=task,
+        task=share_task(task, world),
         prompts=Prompts(config.prompts, config.seed, examples_of(task, "train")),
         objective=objective,
         region=region,
         policy=policy,
-        sampler=make_sampler(config.sampler),
+        world=world,
+        sampler=make_sampler(config.sampler, world),
         optimizer=Optimizer(
             policy.model,
             "policy",
@@ -145,8 +162,8 @@ def build_run(config: RunConfig) -> Run:
             warmup_updates=config.critic.warmup_updates,
             max_grad_norm=config.critic.max_grad_norm,
         ),
-        reference=start.frozen_copy() if "ref_logprobs" in requires else None,
-        teacher=_load_teacher(config, policy) if "teacher_logprobs" in requires else None,
+        reference=reference,
+        teacher=teacher,
         replay=Replay(config.replay, config.seed),
         bingo=Bingo(config.shaping),
         ledger=Ledger(config.budget.axis, config.budget.amount, points),
@@ -187,13 +204,13 @@ _PROBE = "Text 0123456789+-=;#\n"
 """What two tokenizers must read alike; printable ASCII, which every tokenizer has."""
 
 
-def _load_teacher(config: RunConfig, student: Policy) -> Policy:
+def _load_teacher(config: RunConfig, student: Policy, device: str) -> Policy:
     """Return the frozen teacher.
 
     Raises:
         UserError: its tokens are not the student's.
     """
-    teacher = load_policy(config.teacher, config.task.name, config.engine.device).frozen_copy()
+    teacher = load_policy(config.teacher, config.task.name, device).frozen_copy()
     ours, theirs = student.tokenizer, teacher.tokenizer
     same = ours.eos_id == theirs.eos_id and ours.encode(_PROBE) == theirs.encode(_PROBE)
     sizes = [shape.vocab_size for shape in (student.shape, teacher.shape)]

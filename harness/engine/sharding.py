@@ -15,26 +15,37 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from harness.engine.copies import copy_trained
 from harness.engine.world import World
 
-__all__ = ["PASS", "alike", "shard", "whole", "whole_copy"]
+__all__ = ["alike", "gathered", "local", "shard", "whole", "whole_copy"]
 
 Output = TypeVar("Output")
 
-PASS = "sharded_pass"
+_PASS = "sharded_pass"
 """Method of a sharded module that calls a function with the module's own weights gathered."""
 
 
 def shard(module: nn.Module, layers: Iterable[nn.Module], world: World) -> None:
     """Shard ``module`` over the processes, each of ``layers`` and the rest of it as units; nothing for one process.
 
-    What is outside ``layers`` is gathered inside the method ``PASS``.
+    A pass through it is a job of ``gathered``.
     """
     if world.size == 1:
         return
     mesh = init_device_mesh(next(module.parameters()).device.type, (world.size,))
     for layer in [*layers, module]:
-        fully_shard(layer, mesh=mesh).set_gradient_divide_factor(1.0)  # pyright: ignore
-    setattr(module, PASS, _call)
-    register_fsdp_forward_method(module, PASS)
+        # Resharded always: weights that stayed gathered after a pass would not see what then changes in the shards.
+        unit: Any = fully_shard(layer, mesh=mesh, reshard_after_forward=True)
+        unit.set_gradient_divide_factor(1.0)
+        unit.set_force_sum_reduction_for_comms(True)  # gloo can do nothing else
+    setattr(module, _PASS, _call)
+    register_fsdp_forward_method(module, _PASS)
+
+
+def gathered(module: nn.Module, job: Callable[[], Output]) -> Output:
+    """Return what ``job``, a pass through the parts of ``module``, returns: tensors or a tuple of them.
+
+    What of a sharded module is outside its layers is there for the job.
+    """
+    return getattr(module, _PASS)(job) if hasattr(module, _PASS) else job()
 
 
 def _call(job: Callable[[], Output]) -> Output:
@@ -44,6 +55,11 @@ def _call(job: Callable[[], Output]) -> Output:
 def whole(tensor: Tensor) -> Tensor:
     """Return all of a sharded tensor, or any other as it is; every process has to ask."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def local(tensor: Tensor) -> Tensor:
+    """Return this process's shard of a tensor, or any other as it is."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def alike(tensor: Tensor, pattern: Tensor) -> Tensor:

@@ -1,14 +1,13 @@
 """The loss of a micro-batch: an objective's terms and a region's divergence, each with its own mask and weights."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
 
 from harness.compatibility import exact_fields
 from harness.engine.metrics import StepMetrics, Tokens
-from harness.engine.optimizer import NonFinite
 from harness.engine.run import Run
 from objectives import Batch, Origin, Rollout, Targets
 from objectives.ops import log_ratio, masked
@@ -33,6 +32,10 @@ class StepWeights:
     divergence: Tensor
     correction: Tensor
 
+    def none(self) -> "StepWeights":
+        """Return weights of 0, for a micro-batch that does not count."""
+        return StepWeights(self.policy * 0, self.value * 0, self.divergence * 0, self.correction)
+
     def of(self, rows: Tensor) -> "StepWeights":
         """Return the weights of some rows, [B, T]."""
         return StepWeights(self.policy[rows], self.value[rows], self.divergence[rows], self.correction[rows])
@@ -50,14 +53,21 @@ class Sums:
     """What the micro-batches of a step add up to.
 
     Attributes:
+        loss: all of it.
         policy: policy loss.
         value: value loss.
         divergence: the trust region's aggregate, nats.
     """
 
+    loss: float = 0.0
     policy: float = 0.0
     value: float = 0.0
     divergence: float = 0.0
+
+    @classmethod
+    def of(cls, parts: Sequence["Sums"]) -> "Sums":
+        """Return the sums of all ``parts``."""
+        return cls(*(sum(getattr(part, item.name) for part in parts) for item in fields(cls)))
 
 
 def make_batch(
@@ -90,11 +100,7 @@ def make_batch(
 
 
 def backward(run: Run, batch: Batch, weights: StepWeights, sums: Sums, metrics: StepMetrics) -> None:
-    """Differentiate the loss of a micro-batch down to the leaves of ``batch`` and add its parts to ``sums``.
-
-    Raises:
-        NonFinite: the loss is NaN or infinite.
-    """
+    """Differentiate the loss of a micro-batch down to the leaves of ``batch`` and add its parts to ``sums``."""
     terms = run.objective.token_loss(batch)
     kept = batch.loss_mask & run.region.keep(batch)
     policy = (masked(terms.policy, kept) * weights.correction * weights.policy).sum()
@@ -109,9 +115,8 @@ def backward(run: Run, batch: Batch, weights: StepWeights, sums: Sums, metrics: 
     for term in (terms.entropy, terms.penalty):
         if term is not None:
             loss = loss + (masked(term, batch.loss_mask) * weights.policy).sum()
-    if not torch.isfinite(loss):
-        raise NonFinite(f"loss is {loss.item()} at update {run.updates + 1}")
     loss.backward()
+    sums.loss += loss.item()
     sums.policy += policy.item()
     sums.divergence += divergence.item()
     with run.ledger.timed("log"):

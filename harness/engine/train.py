@@ -28,6 +28,7 @@ from harness.engine.run import Run, build_run
 from harness.engine.shaping import shape_rewards
 from harness.engine.update import update_policy
 from harness.engine.windows import carry_over, continued
+from harness.engine.world import join_world
 from harness.sweeps.run_folder import RunFolder
 from objectives import Rollout, Targets
 
@@ -49,7 +50,7 @@ def run_cell(config: RunConfig, folder: RunFolder, notify: Notify) -> None:
         CorruptRecordError: the checkpoint or a record stream cannot be trusted.
     """
     reset_peak_memory()
-    run = build_run(config)
+    run = build_run(config, join_world(config.engine.processes, config.engine.device))
     recorder = Recorder(run, folder, notify)
     run.ledger.on_point = recorder.evaluate_point
     try:
@@ -62,7 +63,7 @@ def run_cell(config: RunConfig, folder: RunFolder, notify: Notify) -> None:
 
 def _train(run: Run, folder: RunFolder, recorder: Recorder) -> None:
     """Go on from the last checkpoint, or begin, until the budget is spent; then record the end."""
-    payload = folder.read_checked("checkpoint")
+    payload = run.world.gather(folder.read_checked("checkpoint"))[0]
     if payload is None:
         folder.truncate({})
         recorder.begin()
@@ -94,7 +95,7 @@ def iterate(run: Run, recorder: Recorder) -> None:
     _check_known(experience)
     plan = make_plan(
         experience, config.update.minibatches, config.engine.micro_batch_tokens,
-        seed=config.seed, iteration=run.iteration,
+        seed=config.seed, iteration=run.iteration, shares=run.world.size,
     )  # fmt: skip
     rollout = _score(run, experience, plan)
     carry_over(run, experience, rollout)
@@ -109,10 +110,18 @@ def iterate(run: Run, recorder: Recorder) -> None:
         moved = _measure(run, experience, rollout, targets, plan)
     except BudgetExhausted:
         run.iteration += 1
-        recorder.iteration(experience, metrics, {}, time.perf_counter() - begun)
+        recorder.iteration(experience, _seen(run, metrics), {}, time.perf_counter() - begun)
         raise
     run.iteration += 1
-    recorder.iteration(experience, metrics, moved, time.perf_counter() - begun)
+    recorder.iteration(experience, _seen(run, metrics), moved, time.perf_counter() - begun)
+
+
+def _seen(run: Run, metrics: StepMetrics) -> StepMetrics:
+    """Return what all processes have seen of the updates."""
+    first, *others = run.world.gather(metrics)
+    for other in others:
+        first.join(other)
+    return first
 
 
 def _sample(run: Run, number: int) -> Experience:

@@ -4,6 +4,7 @@ A step's gradient is that of one sum over all its tokens, with weights computed 
 micro-batch. Micro-batches, padding and row order only change the order of additions.
 """
 
+import math
 from collections.abc import Mapping
 
 import torch
@@ -16,6 +17,7 @@ from harness.engine.correction import correction_weights
 from harness.engine.experience import Experience
 from harness.engine.ledger import BudgetExhausted, Work
 from harness.engine.metrics import StepMetrics
+from harness.engine.optimizer import NonFinite
 from harness.engine.passes import anchor_work, chunk_tokens, forward_work, pass_rows, score_rows, value_work
 from harness.engine.plan import Plan
 from harness.engine.probe import measure
@@ -70,8 +72,12 @@ def _step(
     for optimizer in optimizers:
         optimizer.zero_grad()
     sums = Sums()
-    for part in parts:
-        _micro_batch(run, experience, rollout, targets, part, weights, extras, sums, metrics)
+    for part, counts in run.world.deal(parts):
+        mine, seen = (weights, metrics) if counts else (weights.none(), StepMetrics())
+        _micro_batch(run, experience, rollout, targets, part, mine, extras, sums, seen)
+    sums = Sums.of(run.world.gather(sums))
+    if not math.isfinite(sums.loss):
+        raise NonFinite(f"loss is {sums.loss} at update {run.updates + 1}")
     metrics.add("policy_loss", sums.policy)
     metrics.add("divergence_before_step", sums.divergence)
     if run.critic is not None:
@@ -167,15 +173,18 @@ def _step_weights(
 def _step_logprobs(run: Run, experience: Experience, parts: tuple[Tensor, ...], rows: Tensor) -> Tensor:
     """Return the log-probabilities of the step's rows that the objective will read, a pass charged as "prepass"."""
     projected = PROJECTION in run.requires
-    scored: list[Tensor] = []
     for part in parts:
         work = forward_work(run.policy.shape, pass_rows(experience, part))
         if projected:
             work.add(anchor_work(run, experience, part))
         run.ledger.charge({"prepass": work})
-        scored.append(score_rows(run, run.policy, experience, part, exact=projected, project=projected).logprobs)
+    mine = [
+        score_rows(run, run.policy, experience, part, exact=projected, project=projected).logprobs
+        for part, _ in run.world.deal(parts)
+    ]
+    scored = run.world.undeal(mine, len(parts))
     assert sum(map(len, scored)) == len(rows)
-    return torch.cat(scored)
+    return torch.cat(scored).to(run.policy.device)
 
 
 def _step_work(run: Run, experience: Experience, targets: Targets, parts: tuple[Tensor, ...]) -> dict[str, Work]:

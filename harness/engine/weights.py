@@ -1,7 +1,7 @@
 """A policy's weights as a stream of named tensors, and a digest that tells whether they changed."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import torch
 from torch import Tensor
@@ -10,9 +10,9 @@ from transformers.core_model_loading import revert_weight_conversion
 from harness.engine.heads import wide
 from harness.engine.lora import ADAPTER
 from harness.engine.policy import Policy
-from harness.engine.sharding import whole
+from harness.engine.sharding import local, whole
 
-__all__ = ["checkpoint_weights", "full_weights", "weights_digest"]
+__all__ = ["checkpoint_weights", "full_weights", "local_digest", "weights_digest"]
 
 _BASE = ".base_layer."
 
@@ -57,8 +57,18 @@ def weights_digest(policy: Policy) -> bytes:
     It is made of the contents (an exclusive or over each row of bits), as nothing else sees every change: fused
     optimizers do not count theirs in ``Tensor._version``. Takes one reading of the weights.
     """
+    return _digest(full_weights(policy))
+
+
+@torch.no_grad()
+def local_digest(policy: Policy) -> bytes:
+    """Return the same of what this process holds of a sharded policy's weights."""
+    return _digest((name, local(parameter.detach())) for name, parameter in policy.model.named_parameters())
+
+
+def _digest(weights: Iterable[tuple[str, Tensor]]) -> bytes:
     digest = hashlib.blake2b(digest_size=16)
-    for name, weight in full_weights(policy):
+    for name, weight in weights:
         rows = torch.hash_tensor(weight, -1).view(torch.int64).cpu().contiguous()
         digest.update(f"{name} {weight.dtype} {tuple(weight.shape)}".encode() + rows.numpy().tobytes())
     return digest.digest()

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import torch
 import torch.distributed as dist
+from torch.utils._pytree import tree_map_only
 
 from harness.config.errors import UserError
 
@@ -31,12 +32,16 @@ class World:
     rank: int = 0
     size: int = 1
 
+    def device(self, name: str) -> str:
+        """Return this process's device among those that ``name`` stands for."""
+        return f"cuda:{os.environ['LOCAL_RANK']}" if self.size > 1 and name == "cuda" else name
+
     def gather(self, mine: Item) -> list[Item]:
-        """Return what every process gives, by rank; tensors in it should be on the CPU."""
+        """Return what every process gives, by rank; of more than one, tensors in lists, tuples and dicts on the CPU."""
         if self.size == 1:
             return [mine]
         found: list[Item | None] = [None] * self.size
-        dist.all_gather_object(found, mine)
+        dist.all_gather_object(found, tree_map_only(torch.Tensor, torch.Tensor.cpu, mine))
         return found  # pyright: ignore[reportReturnType]
 
     def deal(self, items: Sequence[Item]) -> list[tuple[Item, bool]]:
@@ -47,7 +52,7 @@ class World:
         """
         mine = [(item, True) for item in items[self.rank :: self.size]]
         rounds = -(-len(items) // self.size)
-        return mine + [(items[-1], False)] * (rounds - len(mine))
+        return mine if len(mine) == rounds else [*mine, (items[-1], False)]
 
     def undeal(self, mine: Sequence[Item], count: int) -> list[Item]:
         """Return the results of all ``count`` items that were dealt, in their order, from this process's."""

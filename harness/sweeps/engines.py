@@ -8,6 +8,7 @@ from typing import Any
 
 from harness.config.errors import UserError
 from harness.config.schema import RunConfig
+from harness.sweeps.processes import Follower, launch, rank
 from harness.sweeps.run_folder import RunFolder
 
 __all__ = ["DEFAULT_ENGINE", "Engine", "Notify", "execute", "load_engine"]
@@ -21,13 +22,15 @@ class Engine:
     """What a module must give to run cells.
 
     Attributes:
+        spec: "module:function".
         run_cell: runs or resumes a cell and ends with ``folder.finish``.
         identity: everything a cell is a pure function of.
         failure: the error that it raises for a run that failed and is recorded as such.
         estimate: cost of a cell before it runs; UserError if the budget does not cover one update.
     """
 
-    run_cell: Callable[[RunConfig, RunFolder, Notify], None]
+    spec: str
+    run_cell: Callable[[RunConfig, Any, Notify], None]
     identity: Callable[[RunConfig], Mapping[str, Any]]
     failure: type[Exception]
     estimate: Callable[[RunConfig], Any]
@@ -45,11 +48,22 @@ def load_engine(spec: str = DEFAULT_ENGINE) -> Engine:
         run_cell = getattr(module, function)
     except (ModuleNotFoundError, AttributeError) as error:
         raise UserError(f"no engine {spec!r}: {error}") from error
-    return Engine(run_cell, module.identity, module.RunFailed, getattr(module, "estimate_cell", _estimate))
+    return Engine(spec, run_cell, module.identity, module.RunFailed, getattr(module, "estimate_cell", _estimate))
 
 
 def execute(engine: Engine, config: RunConfig, path: Path, identity: Mapping[str, Any], notify: Notify) -> None:
-    """Run a cell in its folder to its end; whatever stops it is recorded there, but for an interruption."""
+    """Run a cell in its folder to its end; whatever stops it is recorded there, but for an interruption.
+
+    A run of several processes is started as such, unless this is one of them.
+    """
+    if config.engine.processes > 1 and rank() is None:
+        cause = launch(engine.spec, config, path, notify)
+        if cause:
+            raise engine.failure(cause)
+        return
+    if rank():
+        engine.run_cell(config, Follower(), lambda _: None)
+        return
     with RunFolder.open(path, identity) as folder:
         engine.run_cell(config, folder, notify)
         if not folder.finished:

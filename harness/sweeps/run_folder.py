@@ -22,6 +22,7 @@ from harness.sweeps.records import STREAMS, VERIFIED_STREAMS, Stream, read_json,
 __all__ = ["FolderLock", "RunFolder", "Stream", "read_status", "read_stream"]
 
 _POLL_SECONDS = 0.05
+_PROCESSES = "config.engine.processes"
 
 
 class FolderLock:
@@ -206,8 +207,13 @@ def _write_or_compare(file: Path, identity: Mapping[str, Any]) -> None:
     there = read_json(file)
     if dump_json(there) != dump_json(identity):
         asked = json.loads(dump_json(identity))
-        differing = ", ".join(_differences(there, asked))
-        raise UserError(f"{file.parent} holds another cell; it differs in {differing}: give another place with --out")
+        differing = _differences(there, asked)
+        if differing == [_PROCESSES]:  # the checkpoint of any number of processes is every number's
+            write_atomic(file, _pretty(identity))
+            return
+        raise UserError(
+            f"{file.parent} holds another cell; it differs in {', '.join(differing)}: give another place with --out"
+        )
 
 
 def _differences(there: Any, asked: Any, prefix: str = "") -> list[str]:

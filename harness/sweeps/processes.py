@@ -1,0 +1,122 @@
+"""A cell that several processes share: started by torchrun, watched by the process that was asked for it. No torch.
+
+Process 0 holds the cell's folder; the others compute beside it and write nothing. What ends one of them ends all.
+"""
+
+import argparse
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.config.errors import UserError
+from harness.config.schema import RunConfig
+from harness.sweeps.records import Stream, read_status
+
+__all__ = ["Follower", "launch", "main", "rank"]
+
+_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
+_LAST_LINES = 3
+
+
+def rank() -> int | None:
+    """Return the number of this process among those that torchrun started, None if it did not."""
+    return int(os.environ["RANK"]) if "RANK" in os.environ else None
+
+
+class Follower:
+    """Stands for the cell's folder in the processes that do not write."""
+
+    finished = True
+
+    def append(self, stream: Stream, record: Mapping[str, Any]) -> None:
+        """Do nothing, as everything here."""
+
+    def flush(self) -> dict[str, int]:
+        """Return nothing."""
+        return {}
+
+    def truncate(self, offsets: Mapping[str, int]) -> None:
+        """Do nothing."""
+
+    def write_checked(self, name: str, payload: bytes) -> None:
+        """Do nothing."""
+
+    def read_checked(self, name: str) -> None:
+        """Return None: process 0 reads."""
+
+    def write_atomic(self, name: str, payload: bytes) -> None:
+        """Do nothing."""
+
+    def remove(self, name: str) -> None:
+        """Do nothing."""
+
+    def finish(self, *_: Any) -> None:
+        """Do nothing."""
+
+
+def launch(engine: str, config: RunConfig, path: Path, notify: Callable[[dict[str, Any]], None]) -> str:
+    """Run a cell in ``config.engine.processes`` processes; return the cause of a failure, "" if it is completed.
+
+    Raises:
+        UserError: bad input, or the folder is another process's.
+        RuntimeError: the processes ended without a word.
+    """
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--nproc-per-node", str(config.engine.processes), "-m", "harness.sweeps.processes"]
+    command += ["--engine", engine, "--folder", str(path), "--config", config.model_dump_json()]
+    refusal = ""
+    with tempfile.TemporaryFile("w+") as log:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, preexec_fn=_end_with_us) as job:
+            assert job.stdout is not None
+            for line in job.stdout:
+                message = json.loads(line)
+                refusal = message.get("refusal", refusal)
+                if "fraction" in message:
+                    notify(message)
+        if refusal:
+            raise UserError(refusal)
+        status = read_status(path)
+        if job.returncode == 0 or status["status"] == "failed":
+            return status["cause"]
+        log.seek(0)
+        last = " ".join(line.strip() for line in log.read().splitlines()[-_LAST_LINES:])
+        raise RuntimeError(f"{config.engine.processes} processes ended with exit status {job.returncode}: {last}")
+
+
+def _end_with_us() -> None:
+    """Let the kernel stop this process when its parent ends, however that is."""
+    ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGTERM)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Be one of the processes of a cell; process 0 says on standard output how it goes, a JSON object a line."""
+    from harness.sweeps.engines import execute, load_engine
+
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--engine", required=True)
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--config", required=True)
+    options = parser.parse_args(arguments)
+
+    def say(message: Mapping[str, Any]) -> None:
+        if rank() == 0:
+            sys.stdout.write(json.dumps(message) + "\n")
+            sys.stdout.flush()
+
+    try:
+        config, engine = RunConfig.model_validate_json(options.config), load_engine(options.engine)
+        execute(engine, config, options.folder, engine.identity(config), say)
+    except UserError as error:
+        say({"refusal": " ".join(str(error).split())})
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()
