@@ -1,12 +1,14 @@
 """Pretrained models: a hub name, a folder or a GGUF file becomes a policy, after its packed pass has been tried."""
 
+import io
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext, redirect_stderr
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
 from harness.config.errors import UserError
 from harness.config.policies import PolicyConfig
@@ -40,11 +42,16 @@ def load_pretrained(config: PolicyConfig, known: Sequence[str]) -> Policy:
         UserError: there is no such model, its files cannot be read, or this engine cannot run it.
     """
     place = locate(config.name)
+    # Where there are kernels for it, a GGUF file's weights would stay packed, and could not be trained.
+    unpacked = {"quantization_config": GgufConfig(dequantize=True)} if "gguf_file" in place else {}
+    # A download shows its progress; what is read from a disk need not.
+    quiet = redirect_stderr(io.StringIO()) if Path(config.name).exists() else nullcontext()
     try:
-        model = AutoModelForCausalLM.from_pretrained(
-            **place, dtype=getattr(torch, config.dtype), attn_implementation=ATTENTION
-        )
-        tokenizer = AutoTokenizer.from_pretrained(**place)
+        with quiet:
+            model = AutoModelForCausalLM.from_pretrained(
+                **place, **unpacked, dtype=getattr(torch, config.dtype), attn_implementation=ATTENTION
+            )
+            tokenizer = AutoTokenizer.from_pretrained(**place)
     except (ImportError, OSError, ValueError, json.JSONDecodeError) as error:
         cause = str(error).strip().splitlines()[0]
         raise UserError(

@@ -54,8 +54,9 @@ def checkpoint_weights(policy: Policy) -> list[tuple[str, Tensor]]:
 def weights_digest(policy: Policy) -> bytes:
     """Return a digest of all weights: another one after any change, however it was made.
 
-    It is made of the contents (an exclusive or over each row of bits), as nothing else sees every change: fused
-    optimizers do not count theirs in ``Tensor._version``. Takes one reading of the weights.
+    It is made of the contents, as nothing else sees every change: fused optimizers do not count theirs in
+    ``Tensor._version``. Of each row there is an exclusive or over its bits, which the smallest change shows in, and a
+    weighted sum, for changes that cancel in it (all signs, an exchange). The weights are read twice.
     """
     return _digest(full_weights(policy))
 
@@ -69,6 +70,8 @@ def local_digest(policy: Policy) -> bytes:
 def _digest(weights: Iterable[tuple[str, Tensor]]) -> bytes:
     digest = hashlib.blake2b(digest_size=16)
     for name, weight in weights:
-        rows = torch.hash_tensor(weight, -1).view(torch.int64).cpu().contiguous()
-        digest.update(f"{name} {weight.dtype} {tuple(weight.shape)}".encode() + rows.numpy().tobytes())
+        factors = torch.arange(weight.shape[-1], device=weight.device).cos().to(weight.dtype)
+        bits, sums = torch.hash_tensor(weight, -1).view(torch.int64), (weight @ factors).double().view(torch.int64)
+        digest.update(f"{name} {weight.dtype} {tuple(weight.shape)}".encode())
+        digest.update(torch.stack([bits, sums]).cpu().numpy().tobytes())
     return digest.digest()

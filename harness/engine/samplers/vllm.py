@@ -21,7 +21,7 @@ from harness.engine.weights import checkpoint_weights, weights_digest
 
 __all__ = ["VllmSampler"]
 
-_TOLERANCE = {"float32": 0.05, "bfloat16": 0.5}
+_TOLERANCE = {"float32": 0.01, "bfloat16": 0.5}
 """Nats between vLLM's and the policy's own log-probability: far above rounding, far below what wrong weights give."""
 
 

@@ -56,7 +56,7 @@ class VllmEngine:
     def __init__(self, policy: Policy, config: SamplerConfig) -> None:
         vllm_version()
         self._asleep = False
-        self._stance = torch.compiler.set_stance("force_eager") if config.enforce_eager else nullcontext()
+        self._eager = config.enforce_eager
         with _guarded(), tempfile.TemporaryDirectory() as folder:
             self._vllm: Any = _import_vllm()
             _require_devices(policy, config)
@@ -97,12 +97,17 @@ class VllmEngine:
             stops: ids that end a response.
         """
         asked = [{"prompt_token_ids": list(prompt)} for prompt in prompts]
-        settings = {"temperature": temperature, "max_tokens": limit, "stop_token_ids": list(stops), "logprobs": 0}
-        with _guarded(), self._stance:
-            params = [
-                self._vllm.SamplingParams(**settings, seed=seed if temperature else None, detokenize=False)
-                for seed in seeds
-            ]
+        settings = {
+            "temperature": temperature,
+            "max_tokens": limit,
+            "stop_token_ids": list(stops),
+            "ignore_eos": True,  # the end token of the model's configuration, which need not be among the stops
+            "logprobs": 0,
+            "detokenize": False,
+        }
+        # A few functions of its sampler are compiled even where the model is not.
+        with _guarded(), torch.compiler.set_stance("force_eager") if self._eager else nullcontext():
+            params = [self._vllm.SamplingParams(**settings, seed=seed if temperature else None) for seed in seeds]
             self._llm.reset_prefix_cache()  # what it holds is of other weights, or would change how a call is batched
             return [_read(one.outputs[0], limit, stops) for one in self._llm.generate(asked, params, use_tqdm=False)]
 

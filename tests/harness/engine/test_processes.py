@@ -139,8 +139,8 @@ def test_a_world_of_another_size_is_refused():
 @pytest.mark.parametrize(
     ("tables", "message"),
     [
-        ({"engine": {"processes": 3}, "engine.processes = 3 does not divide the 2 prompts of a minibatch"),
-        ({"engine": {"processes": 2}, "budget": {"axis": "seconds", "amount": 9}, "use another axis"),
+        ({"engine": {"processes": 3}}, "engine.processes = 3 does not divide the 2 prompts of a minibatch"),
+        ({"engine": {"processes": 2}, "budget": {"axis": "seconds", "amount": 9}}, "use another axis"),
     ],
 )
 def test_what_processes_cannot_share_is_refused_in_one_line(tables, message):
