@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from test_policy import saved
 from test_train import Killed, kill_at
 from test_update import distance, gradient, moved
 from tiny_engine import EXPERTS, cell, digests, double, exact_norms, free_run, make_config, make_policy, roll, update
@@ -18,7 +19,7 @@ from harness.engine.run import build_run
 
 def config_for(**tables):
     engine = {"routing_replay": True, "micro_batch_tokens": 64, **tables.pop("engine", {})}
-    return make_config(policy={"name": "tiny-moe"}, engine=engine, **tables)
+    return make_config(**{"policy": {"name": "tiny-moe"}, **tables}, engine=engine)
 
 
 def rows_of(routes):
@@ -242,7 +243,7 @@ def test_the_reference_routes_freely_while_the_policy_replays(rolled):
     assert not torch.equal(ours, free)
 
 
-@pytest.mark.parametrize("region", ["none", "dual", "backtrack", "early_stop"])
+@pytest.mark.parametrize("region", ["early_stop", "backtrack"])
 def test_a_run_with_replay_that_is_killed_ends_byte_equal_with_any_region(tiny_moe, tmp_path, monkeypatch, region):
     config = config_for(trust_region={"name": region}, objective={"name": "gspo"}, budget={"amount": 4})
     cell(config, tmp_path / "whole")
@@ -254,12 +255,19 @@ def test_a_run_with_replay_that_is_killed_ends_byte_equal_with_any_region(tiny_m
     assert digests(tmp_path / "cut") == digests(tmp_path / "whole")
 
 
-def test_a_dense_policy_is_refused_when_it_is_loaded(tiny, tmp_path):
-    make_policy().model.save_pretrained(tmp_path)
-    from tokenizers import Tokenizer, models
-    from transformers import PreTrainedTokenizerFast
-
-    words = Tokenizer(models.WordLevel({"[P]": 0, "[E]": 1}, unk_token="[P]"))
-    PreTrainedTokenizerFast(tokenizer_object=words, eos_token="[E]", pad_token="[P]").save_pretrained(tmp_path)
+def test_a_dense_policy_is_refused_when_it_is_loaded(tmp_path):
+    saved(tmp_path)
     with pytest.raises(UserError, match=r"is for mixtures of experts; policy .* is dense"):
-        build_run(make_config(policy={"name": str(tmp_path)}, engine={"routing_replay": True}))
+        build_run(config_for(policy={"name": str(tmp_path)}))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_pretrained_mixture_replays_with_its_own_kernels(tmp_path, dtype):
+    saved(tmp_path, moe=EXPERTS)
+    run = free_run(config_for(policy={"name": str(tmp_path), "dtype": dtype}))
+    assert run.policy.model.config._experts_implementation == "grouped_mm"
+    experience, plan, rollout, _ = moved(run, roll(run))
+    for rows in plan.micro_batches:
+        free, replayed = (score_rows(run, run.policy, experience, rows, replay=r).logprobs for r in (False, True))
+        assert not torch.equal(free, replayed)
+    assert rollout.old_logprobs.dtype == torch.float32
