@@ -32,7 +32,9 @@ def identity(config: RunConfig) -> dict[str, Any]:
             "policy": _policy_hash(config.policy, config.task.name),
             "teacher": _policy_hash(config.teacher, config.task.name) if _learns(config) else "",
         },
-        "versions": {name: version(name) for name in (*_NUMERIC_PACKAGES, *(["peft"] if config.policy.lora.rank else []))},
+        "versions": {
+            name: version(name) for name in (*_NUMERIC_PACKAGES, *(["peft"] if config.policy.lora.rank else []))
+        },
         "hardware": platform.machine(),
     }
 
