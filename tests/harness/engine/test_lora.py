@@ -13,6 +13,7 @@ from torch import nn
 from harness.config.errors import UserError
 from harness.config.loading import apply_overrides, parse_assignments, resolve_run
 from harness.config.policies import LoraConfig
+from harness.engine.anchors import AnchorStates
 from harness.engine.checkpoint import policy_weights, restore_run, save_run
 from harness.engine.estimate import estimate_cell
 from harness.engine.evaluate import evaluate_run
@@ -149,6 +150,11 @@ def test_nothing_frozen_is_copied(tiny):
     assert not places(trained(run.policy).values()) & places(copy.model.parameters())
     assert not trained(copy)
     assert trained(run.policy)
+    assert AnchorStates.of(torch.zeros(1, 1, 32), run.policy.head).head.weight.data_ptr() in base
+    whole = make_policy()
+    assert not places(AnchorStates.of(torch.zeros(1, 1, 32), whole.head).head.parameters()) & places(
+        whole.model.parameters()
+    )
 
 
 def test_an_update_moves_adapters_alone_from_ratio_1(tiny):
