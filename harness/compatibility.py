@@ -52,10 +52,7 @@ def check_run(config: RunConfig) -> dict[str, Any]:
     if config.engine.routing_replay:
         _check_routing(config)
     if config.policy.lora.rank and importlib.util.find_spec("peft") is None:
-        raise UserError(
-            "policy.lora needs the extra 'lora': run python -m pip install 'evengrad[lora]', or set policy.lora.rank "
-            "to 0"
-        )
+        raise UserError("policy.lora needs peft: run python -m pip install 'evengrad[lora]', or set its rank to 0")
     from objectives import Objective
 
     if type(chosen).keep_groups is not Objective.keep_groups and not config.rollout.max_resamples:

@@ -13,14 +13,14 @@ ALL_LINEAR = "all-linear"
 
 
 class LoraConfig(Section):
-    """LoRA (arXiv:2106.09685) by peft: train W + (alpha / rank) B A with W frozen. No dropout: ratios would not be 1.
+    """LoRA (arXiv:2106.09685) through peft: W + (alpha / rank) B A with W frozen; no dropout, or ratios would not be 1.
 
     Targets and alpha are those of "LoRA Without Regret" (Schulman and Thinking Machines, 2025), which also finds the
     best learning rate to be about ten times that of training all weights; peft's own alpha is 8.
     """
 
     rank: int = Field(0, ge=0, description="of the adapters; 0 for none: all weights are trained")
-    alpha: float = Field(32.0, gt=0, description="the adapters' product is scaled by alpha / rank")
+    alpha: int = Field(32, gt=0, description="the adapters' product is scaled by alpha / rank")
     targets: list[str] = Field(
         default_factory=lambda: [ALL_LINEAR],
         min_length=1,

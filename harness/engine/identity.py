@@ -63,7 +63,8 @@ def _used(config: RunConfig) -> dict[str, Any]:
 
 def _versions(config: RunConfig) -> dict[str, str]:
     sampler = {"vllm": vllm_version()} if config.sampler.name == "vllm" else {}
-    return {name: version(name) for name in _NUMERIC_PACKAGES} | sampler
+    adapters = ["peft"] if config.policy.lora.rank else []
+    return {name: version(name) for name in (*_NUMERIC_PACKAGES, *adapters)} | sampler
 
 
 def _learns(config: RunConfig) -> bool:

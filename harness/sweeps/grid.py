@@ -97,7 +97,7 @@ def expand(
                 config = resolve_run({**tables, "seed": seed}, f"{sweep.name}, arm {arm_label}")
                 facts = _check(check, config, arm_label) if facts is None else facts
                 identity = identify(config)
-                labels = (arm_label, arm.name, _task_label(config, axes, sweep), _policy_label(config))
+                labels = (arm_label, arm.name, _task_label(config, axes, sweep), _policy_label(config, axes, sweep))
                 cells.append(Cell(*labels, axes, config, identity, _key(identity, arm_label), facts))
     _refuse_duplicates(cells)
     return cells
@@ -212,10 +212,13 @@ def _task_label(config: RunConfig, axes: Mapping[str, Any], sweep: SweepConfig) 
     return " ".join([name, *_describe_axes(below, sweep)])
 
 
-def _policy_label(config: RunConfig) -> str:
+def _policy_label(config: RunConfig, axes: Mapping[str, Any], sweep: SweepConfig) -> str:
+    """Return the policy's name and start, with its other settings where axes give it several."""
     policy = config.policy
     start = Path(policy.weights).stem if policy.weights else policy.warm_start or ""
-    return _short(policy.name) + (f"/{start}" if start else "")
+    named = {f"policy.{name}" for name in ("name", "weights", "warm_start")}
+    below = {key: value for key, value in axes.items() if key.startswith("policy.") and key not in named}
+    return " ".join([_short(policy.name) + (f"/{start}" if start else ""), *_describe_axes(below, sweep)])
 
 
 def _refuse_duplicates(cells: list[Cell]) -> None:

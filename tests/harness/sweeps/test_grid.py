@@ -77,6 +77,8 @@ def test_tasks_and_policies_are_columns_not_arms():
         ("grpo", "synthesis", "tiny"),
         ("grpo", "synthesis", "tiny/2"),
     ]
+    cells = expand(sweep(axes={"policy.lora.rank": [0, 8], "policy.warm_start": [0, 2]}, seeds=[0]))
+    assert [c.policy for c in cells[:4]] == ["tiny rank=0", "tiny/2 rank=0", "tiny rank=8", "tiny/2 rank=8"]
 
 
 def test_one_task_with_several_settings_is_told_apart():
