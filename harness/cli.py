@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 BAD_INPUT, INTERRUPTED = 2, 130
-_WORKLOADS = ("embedded", "smollm2")
+_WORKLOADS = ("embedded", "smollm2", "sweep")
 _KINDS = ("objectives", "regions", "tasks", "policies", "figures")
 _ENGINE = "harness.engine.train:run_cell"
 

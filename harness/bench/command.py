@@ -27,16 +27,23 @@ def bench(workloads: Sequence[str], threads: int, rounds: int, out: Path | None,
     Raises:
         UserError: a workload's model is not installed.
     """
-    for name in workloads:
+    engines = [name for name in workloads if name != "sweep"]
+    for name in engines:
         make_config(name, threads)
-    found = {name: _measure(name, threads, rounds, say) for name in workloads}
+    found: dict[str, Any] = {name: _measure(name, threads, rounds, say) for name in engines}
     facts = {"machine": _machine(threads), "versions": _versions(), "rounds": rounds}
-    for name, parts in found.items():
+    for name in engines:
+        parts = found[name]
         say(f"\n## {name}: {WORKLOADS[name].what}\n")
         for table in (_trainers(parts), _samplers(parts), _phases(parts)):
             say(table + "\n")
         shares = ", ".join(f"{kind} {share:.0%}" for kind, share in parts["operators"].items())
         say(f"What is not products alone, of an iteration's time under the profiler: {shares}.\n")
+    if "sweep" in workloads:
+        from harness.bench.sweeps import sweep_table
+
+        text, found["sweep"] = sweep_table(threads, rounds, say)
+        say(f"\n## sweep\n\n{text}\n")
     say(f"{facts['machine']}; " + ", ".join(f"{name} {number}" for name, number in facts["versions"].items()))
     say(f"median of {rounds} iterations after one that does not count; a process each; nothing else should be running")
     if out is not None:

@@ -50,6 +50,16 @@ WORKLOADS = {
         },
         exact_length=False,
     ),
+    "quick": Workload(
+        "a cell of the quick sweep, 128 responses of up to 52 tokens, 4 updates",
+        {
+            "policy": {"name": "tiny"},
+            "task": {"name": "arithmetic"},
+            "rollout": {"num_prompts": 16, "group_size": 8, "max_response_tokens": 52},
+            "update": {"minibatches": 4, "learning_rate": 1e-4},
+        },
+        exact_length=False,
+    ),
     "smollm2": Workload(
         "SmolLM2-135M-Instruct, 32 responses of 64 tokens, 4 updates",
         {

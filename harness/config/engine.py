@@ -15,6 +15,12 @@ class EngineConfig(Section):
     micro_batch_tokens: int = Field(
         4096, ge=1, description="tokens of prompts and responses in one forward pass; changes memory, not results"
     )
+    activations_gib: float = Field(
+        0,
+        ge=0,
+        description="GiB that a micro-batch may keep for its backward pass, logits apart: the engine counts how many "
+        "tokens that is, micro_batch_tokens at most; 0 for no such limit",
+    )
     logits_mib: float = Field(
         64,
         gt=0,

@@ -68,5 +68,5 @@ def old_logprobs(run: Run, experience: Experience, plan: Plan) -> tuple[Tensor, 
 
 
 def _plan(run: Run, experience: Experience, number: int) -> Plan:
-    minibatches, tokens = run.config.update.minibatches, run.config.engine.micro_batch_tokens
+    minibatches, tokens = run.config.update.minibatches, run.micro_batch_tokens
     return make_plan(experience, minibatches, tokens, seed=run.config.seed, iteration=number, shares=run.world.size)

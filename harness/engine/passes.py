@@ -12,6 +12,7 @@ from harness.engine.experience import Experience
 from harness.engine.flops import ModelShape, PassRows
 from harness.engine.ledger import Work
 from harness.engine.logprobs import Scored, score_responses
+from harness.engine.memory import enough_memory
 from harness.engine.plan import Plan
 from harness.engine.policy import Policy
 from harness.engine.routing import Replayed, taken
@@ -91,7 +92,8 @@ def score_rows(
     """
     if replay is None:
         replay = run.config.engine.routing_replay and policy is run.policy and bool(experience.routes)
-    with Replayed(policy.body, experience.routes[tuple(rows.tolist())] if replay else None):
+    routes = experience.routes[tuple(rows.tolist())] if replay else None
+    with Replayed(policy.body, routes), enough_memory(len(rows)):
         return score_responses(
             policy,
             [experience.prompts[i] for i in rows.tolist()],

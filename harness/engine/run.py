@@ -11,6 +11,7 @@ from harness.config.errors import UserError
 from harness.config.schema import RunConfig
 from harness.engine.bingo import Bingo
 from harness.engine.critic import Critic
+from harness.engine.fitting import fitting_tokens
 from harness.engine.ledger import Ledger
 from harness.engine.loading import load_policy
 from harness.engine.lora import with_adapters
@@ -60,6 +61,7 @@ class Run:
         coef: the trust region's coefficient.
         iteration: rollouts that are done.
         cursor: position in the stream of prompts.
+        micro_batch_tokens: tokens of a micro-batch at most.
     """
 
     config: RunConfig
@@ -84,6 +86,7 @@ class Run:
     unfinished: list[Unfinished] = field(default_factory=list[Unfinished])
     queue: deque[Queued] = field(default_factory=deque[Queued])
     requires: frozenset[str] = field(default_factory=frozenset[str])
+    micro_batch_tokens: int = 0
 
     @property
     def updates(self) -> int:
@@ -120,7 +123,7 @@ def build_run(config: RunConfig, world: World = World()) -> Run:  # noqa: B008 -
     policy = with_adapters(start, config.policy.lora, config.seed)
     follow_routes(policy.body)
     requires = requirements(config)
-    update = config.update
+    update, tokens = config.update, fitting_tokens(policy, task, config)
     critic = Critic(policy) if requires & {"values", "old_values"} else None
     if config.engine.recompute:
         for body in (policy.body, *([] if critic is None else [critic.body])):
@@ -169,6 +172,7 @@ def build_run(config: RunConfig, world: World = World()) -> Run:  # noqa: B008 -
         ledger=Ledger(config.budget.axis, config.budget.amount, points),
         coef=region.init(),
         requires=requires,
+        micro_batch_tokens=tokens,
     )  # fmt: skip
 
 

@@ -94,7 +94,7 @@ def iterate(run: Run, recorder: Recorder) -> None:
     experience = add_replays(experience, run.replay, run.iteration, run.policy.tokenizer.pad_id)
     _check_known(experience)
     plan = make_plan(
-        experience, config.update.minibatches, config.engine.micro_batch_tokens,
+        experience, config.update.minibatches, run.micro_batch_tokens,
         seed=config.seed, iteration=run.iteration, shares=run.world.size,
     )  # fmt: skip
     rollout = _score(run, experience, plan)

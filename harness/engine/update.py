@@ -16,6 +16,7 @@ from harness.engine.backtrack import Undo, hold
 from harness.engine.correction import correction_weights
 from harness.engine.experience import Experience
 from harness.engine.ledger import BudgetExhausted, Work
+from harness.engine.memory import enough_memory
 from harness.engine.metrics import StepMetrics
 from harness.engine.optimizer import NonFinite
 from harness.engine.passes import anchor_work, chunk_tokens, forward_work, pass_rows, score_rows, value_work
@@ -133,7 +134,8 @@ def _micro_batch(
     backward(run, batch, weights.of(rows), sums, metrics)
     tensors = [outputs[name] for name, leaf in leaves.items() if leaf.grad is not None]
     gradients = [leaf.grad for leaf in leaves.values() if leaf.grad is not None]
-    torch.autograd.backward(tensors, gradients)  # pyright: ignore[reportArgumentType]
+    with enough_memory(len(rows)):
+        torch.autograd.backward(tensors, gradients)  # pyright: ignore[reportArgumentType]
 
 
 def _step_weights(
