@@ -1,9 +1,12 @@
 """Write a study's report: every table and figure, each file whole or not at all."""
 
 import difflib
+import multiprocessing
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from harness.reports.figures import FIGURES
@@ -53,11 +56,26 @@ def write_report(
         for suffix, write in _WRITERS.items():
             path = Path(folder) / "tables" / f"{table.name}.{suffix}"
             written.append(_replace(path, write(table).encode("utf-8")))
-    for name in names:
-        figure = FIGURES[name](study, baseline=baseline, style=style)
-        for kind in FORMATS:
-            written.append(_replace(Path(folder) / "figures" / f"{name}.{kind}", save(figure, kind, style)))
+    for name, drawn in zip(names, _drawn(names, study, baseline, style), strict=True):
+        for kind, data in drawn.items():
+            written.append(_replace(Path(folder) / "figures" / f"{name}.{kind}", data))
     return written
+
+
+def _drawn(names: Sequence[str], study: Study, baseline: str, style: str | Path | None) -> Iterator[dict[str, bytes]]:
+    """Yield the figures, {format: bytes} each; several are drawn at a time where processes can be forked."""
+    draw = partial(_draw, study=study, baseline=baseline, style=style)
+    workers = min(len(names), os.cpu_count() or 1)
+    if workers <= 1 or "fork" not in multiprocessing.get_all_start_methods():
+        yield from map(draw, names)
+        return
+    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork")) as pool:
+        yield from pool.map(draw, names)
+
+
+def _draw(name: str, *, study: Study, baseline: str, style: str | Path | None) -> dict[str, bytes]:
+    figure = FIGURES[name](study, baseline=baseline, style=style)
+    return {kind: save(figure, kind, style) for kind in FORMATS}
 
 
 def _replace(path: Path, data: bytes) -> Path:

@@ -54,9 +54,7 @@ def test_micro_batches_are_cut_to_what_fits(tiny):
 def test_a_micro_batch_beyond_memory_is_one_line(tiny, monkeypatch):
     run = build_run(make_config())
     monkeypatch.setattr(logprobs, "packed_states", lambda *_: torch.empty(1 << 50))
-    with pytest.raises(
-        UserError, match=r"a micro-batch of \d+ response\(s\) does not fit into memory: lower"
-    ):
+    with pytest.raises(UserError, match=r"a micro-batch of \d+ response\(s\) does not fit into memory: lower"):
         roll(run)
 
 

@@ -196,8 +196,8 @@ def test_a_whole_run_is_counted_exactly(
 
     original, loaded, runs = update._step, train.build_run, []
 
-    def build(config):
-        runs.append(loaded(config))
+    def build(*arguments):
+        runs.append(loaded(*arguments))
         return runs[0]
 
     monkeypatch.setattr(update, "_step", step)

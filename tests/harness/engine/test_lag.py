@@ -263,8 +263,8 @@ def test_what_is_left_in_the_queue_is_spent_and_discarded(tiny, tmp_path, monkey
     runs, costs, committed = [], {}, []
     sample, commit, build = train._sample, Ledger.commit, train.build_run
 
-    def build_and_keep(config):
-        runs.append(build(config))
+    def build_and_keep(*arguments):
+        runs.append(build(*arguments))
         return runs[-1]
 
     def cost(run, number):

@@ -53,7 +53,7 @@ def test_it_is_loaded_as_a_plain_model_without_a_word(loaded):
 
 def test_a_prompt_is_a_chat_and_ends_where_the_answer_begins(policy):
     ids = policy.tokenizer.prompt_ids("Hello?")
-    text = policy.tokenizer._tokenizer.decode(ids)
+    text = policy.tokenizer.hub.decode(ids)
     assert text.startswith("<|im_start|>system\nYou are a helpful AI assistant named SmolLM")
     assert text.endswith("<|im_end|>\n<|im_start|>user\nHello?<|im_end|>\n<|im_start|>assistant\n")
     assert ids.count(1) == 3  # <|im_start|> is one token

@@ -1,7 +1,8 @@
 from harness.engine.flops import ModelShape
+from harness.engine.layers import LayerProducts
 from harness.engine.samplers.charging import decode_pieces, prefill_work
 
-SHAPE = ModelShape(body_weights=1000, head_weights=70, attention_width=8, num_layers=3, hidden_size=7)
+SHAPE = ModelShape(LayerProducts(forward=1000), head_weights=70, attention_width=8, num_layers=3, hidden_size=7)
 
 
 def test_pieces_are_one_a_position_over_the_rows_that_go_on():
