@@ -93,13 +93,15 @@ def _policy_shape(config: PolicyConfig) -> ModelShape:
     if config.name in PRESETS:
         return ModelShape.from_config({**PRESETS[config.name], "vocab_size": CharTokenizer.vocab_size}, config.lora)
     try:
-        return ModelShape.from_config(_pretrained_config(config.name), config.lora)
+        settings = _pretrained_config(config.name)
     except (OSError, ValueError) as error:
         cause = str(error).strip().splitlines()[0]
         raise UserError(
             f"policy {config.name!r} is neither an embedded preset ({', '.join(PRESETS)}) nor the folder or hub "
             f"name of a model: {cause}"
         ) from None
+    try:
+        return ModelShape.from_config(settings, config.lora)
     except KeyError as error:
         raise UserError(f"policy {config.name!r} is no Llama-like model: its config lacks {error}") from None
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from test_train import Killed, kill_at, lines, small, status
-from tiny_engine import cell, digests, free_run, make_config, make_policy, roll, update
+from tiny_engine import TINY, cell, digests, free_run, make_config, make_policy, roll, update
 from torch import nn
 
 from harness.config.errors import UserError
@@ -331,6 +331,13 @@ def test_a_target_that_is_no_layer_is_refused_before_anything_is_computed(tiny, 
         build(make_config(policy={"lora": {"rank": 4, "targets": [target]}}))
     assert message in str(refusal.value)
     assert "\n" not in str(refusal.value)
+
+
+def test_a_target_that_a_pretrained_policy_lacks_is_named_alone(tiny, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({**TINY, "vocab_size": 98}))
+    config = make_config(policy={"name": str(tmp_path), "lora": {"rank": 4, "targets": ["query"]}})
+    with pytest.raises(UserError, match=r"^policy\.lora\.targets names 'query'"):
+        estimate_cell(config)
 
 
 def test_experts_are_no_target():
