@@ -43,7 +43,7 @@ def load_pretrained(config: PolicyConfig, known: Sequence[str]) -> Policy:
     """
     place = locate(config.name)
     # Where there are kernels for it, a GGUF file's weights would stay packed, and could not be trained.
-    unpacked = {"quantization_config": GgufConfig(dequantize=True)} if "gguf_file" in place else {}
+    unpacked: dict[str, Any] = {"quantization_config": GgufConfig(dequantize=True)} if "gguf_file" in place else {}
     # A download shows its progress; what is read from a disk need not.
     quiet = redirect_stderr(io.StringIO()) if Path(config.name).exists() else nullcontext()
     try:

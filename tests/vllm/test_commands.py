@@ -117,10 +117,16 @@ def test_a_model_is_split_over_two_processes(trained, tmp_path):
     [
         ("sampler.sleep=true", "sampler.sleep = True is about a GPU's memory and engine.device = 'cpu' has none"),
         ("sampler.gpu_memory_utilization=0.5", "give one of them"),
-        ("sampler.kv_cache_gib=0.00001", "vLLM 0.32.0 cannot run this policy here: "),
+        (
+            "sampler.kv_cache_gib=0.00001",
+            "cannot run this policy here with sampler.kv_cache_gib = 1e-05: Cannot auto-fit",
+        ),
         ("rollout.max_response_tokens=250", "do not fit into the policy's context of 256 tokens"),
         ("engine.device=cuda", "engine.device = 'cuda' cannot be used here"),
-        ("sampler.tensor_parallel_size=3", "vLLM 0.32.0 cannot run this policy here: "),
+        (
+            "sampler.tensor_parallel_size=3",
+            "sampler.kv_cache_gib = 0.25: Total number of attention heads (4) must be divisible",
+        ),
     ],
 )
 def test_bad_input_is_refused_in_one_line(trained, tmp_path, word, reason):
