@@ -78,6 +78,8 @@ class VllmEngine:
         with _guarded(self._config):
             if self._asleep:
                 self._llm.wake_up(tags=["weights"])
+            if self._config.tensor_parallel_size > 1:  # sent to processes, each of which takes its part
+                weights = [(name, tensor.cpu()) for name, tensor in weights]
             self._llm.collective_rpc("reload_weights", kwargs={"weights_iterator": list(weights)})
             if self._asleep:
                 self._llm.wake_up(tags=["kv_cache"])
