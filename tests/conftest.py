@@ -15,6 +15,8 @@ def pytest_deselected(items: list[pytest.Item]) -> None:
     _counts.update(name for item in items for name in _LEFT_OUT if item.get_closest_marker(name))
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     for name, count in _counts.items():
+        if f"not {name}" not in config.getoption("markexpr"):  # left out for another reason
+            continue
         terminalreporter.write_line(f"NOT RUN: {count} tests {_LEFT_OUT[name]}", yellow=True, bold=True)
