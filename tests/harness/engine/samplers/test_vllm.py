@@ -200,7 +200,7 @@ def test_a_prompt_that_is_too_long_is_refused_before_anything_is_charged(engine,
 
 def test_an_engine_that_runs_another_model_is_refused_and_ended(engine, policy, monkeypatch):
     ended = []
-    monkeypatch.setattr(Engine, "close", ended.append)
+    monkeypatch.setattr(Engine, "close", lambda self: ended.append(self))
     monkeypatch.setattr(Engine, "load", lambda self, weights: None)
     sampler = make()
     for attempt in (1, 2):  # once more: it is not taken for tried
