@@ -127,7 +127,7 @@ MOE = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"head_dim": 16}, "cannot run this policy here: .*head_dim=16"),
+        ({"head_dim": 16}, "cannot run this policy here with .*: .*head_dim=16"),
         ({"head_dim": 32, "moe": MOE}, r"Qwen3MoeForCausalLM other log-probabilities .* sampler\.name = 'native'"),
     ],
     ids=["attention", "experts"],

@@ -74,16 +74,25 @@ class VllmSampler:
 
     def _ready(self, policy: Policy) -> VllmEngine:
         """Return the engine with the weights of ``policy``."""
-        fresh = self._engine is None
-        if self._engine is None:
-            self._engine = VllmEngine(policy, self._config)
         digest = weights_digest(policy)
-        if digest != self._holds:
+        if self._engine is None:
+            self._engine = _started(policy, self._config)
+        elif digest != self._holds:
             self._engine.load(checkpoint_weights(policy))
-            self._holds = digest
-        if fresh:
-            _require_equal(self._engine, policy)
+        self._holds = digest
         return self._engine
+
+
+def _started(policy: Policy, config: SamplerConfig) -> VllmEngine:
+    """Return a new engine with the weights of ``policy``, tried; UserError if it is no use."""
+    engine = VllmEngine(policy, config)
+    try:
+        engine.load(checkpoint_weights(policy))
+        _require_equal(engine, policy)
+    except BaseException:
+        engine.close()
+        raise
+    return engine
 
 
 def _require_cache(engine: VllmEngine, prompt: int, limit: int) -> None:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import ValidationError
 from torch import Tensor
 
 from harness.config.errors import UserError
@@ -56,12 +57,16 @@ class VllmEngine:
     def __init__(self, policy: Policy, config: SamplerConfig) -> None:
         vllm_version()
         self._asleep = False
-        self._eager = config.enforce_eager
-        with _guarded(), tempfile.TemporaryDirectory() as folder:
+        self._config = config
+        with _guarded(config), tempfile.TemporaryDirectory() as folder:
             self._vllm: Any = _import_vllm()
             _require_devices(policy, config)
             (Path(folder) / "config.json").write_text(_model_config(policy), encoding="utf-8")
-            self._llm: Any = self._vllm.LLM(model=folder, **_arguments(policy, config))
+            try:
+                self._llm: Any = self._vllm.LLM(model=folder, **_arguments(policy, config))
+            except BaseException:
+                _clean_up()  # or the next one would find its half-built groups
+                raise
 
     @property
     def max_tokens(self) -> int:
@@ -70,9 +75,11 @@ class VllmEngine:
 
     def load(self, weights: Sequence[tuple[str, Tensor]]) -> None:
         """Take over ``weights``, named as in a pretrained model's files; wakes up."""
-        with _guarded():
+        with _guarded(self._config):
             if self._asleep:
                 self._llm.wake_up(tags=["weights"])
+            if self._config.tensor_parallel_size > 1:  # sent to processes, each of which takes its part
+                weights = [(name, tensor.cpu()) for name, tensor in weights]
             self._llm.collective_rpc("reload_weights", kwargs={"weights_iterator": list(weights)})
             if self._asleep:
                 self._llm.wake_up(tags=["kv_cache"])
@@ -105,38 +112,45 @@ class VllmEngine:
             "logprobs": 0,
             "detokenize": False,
         }
-        # A few functions of its sampler are compiled even where the model is not.
-        with _guarded(), torch.compiler.set_stance("force_eager") if self._eager else nullcontext():
+        eager = self._config.enforce_eager  # a few functions beside the model's would be compiled all the same
+        with _guarded(self._config), torch.compiler.set_stance("force_eager") if eager else nullcontext():
             params = [self._vllm.SamplingParams(**settings, seed=seed if temperature else None) for seed in seeds]
             self._llm.reset_prefix_cache()  # what it holds is of other weights, or would change how a call is batched
             return [_read(one.outputs[0], limit, stops) for one in self._llm.generate(asked, params, use_tqdm=False)]
 
     def sleep(self) -> None:
         """Give back the device's memory, weights too, until ``load``."""
-        with _guarded():
+        with _guarded(self._config):
             self._llm.sleep(level=2)
         self._asleep = True
 
     def close(self) -> None:
         """End it and give back its memory."""
-        with _guarded():
+        with _guarded(self._config):
             self._llm.llm_engine.engine_core.shutdown()
             del self._llm
-            gc.collect()
-            importlib.import_module("vllm.distributed").cleanup_dist_env_and_memory()
+            _clean_up()
+
+
+def _clean_up() -> None:
+    gc.collect()
+    importlib.import_module("vllm.distributed").cleanup_dist_env_and_memory()
 
 
 @contextmanager
-def _guarded() -> Iterator[None]:
+def _guarded(config: SamplerConfig) -> Iterator[None]:
     """Make one line of what vLLM raises, and take back what it does to the process: hooks, threads, warnings."""
     set_threads, threads, hook = torch.set_num_threads, torch.get_num_threads(), sys.excepthook
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
-    except (AssertionError, AttributeError, ImportError, LookupError, OSError, RuntimeError, ValueError) as error:
-        cause = " ".join(str(error).split())[:300] or type(error).__name__
-        raise UserError(f"vLLM {vllm_version()} cannot run this policy here: {cause}") from error
+    except (AssertionError, ImportError, OSError, RuntimeError, ValueError) as error:
+        said = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+        cause = " ".join(said.removeprefix("Value error, ").split())[:300] or type(error).__name__
+        given = config.model_dump(exclude_defaults=True, exclude={"name"})
+        settings = " with " + ", ".join(f"sampler.{key} = {value}" for key, value in given.items()) if given else ""
+        raise UserError(f"vLLM {vllm_version()} cannot run this policy here{settings}: {cause}") from error
     finally:
         torch.set_num_threads, sys.excepthook = set_threads, hook
         torch.set_num_threads(threads)

@@ -3,6 +3,7 @@ import json
 import math
 import re
 import shutil
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
@@ -198,6 +199,21 @@ def test_eval_prints_a_table_and_writes_every_sample(tiny, trained, capsys, tmp_
     assert "\x1b" not in text
     assert main(["samples", str(out), "--limit", "1"]) == 0
     assert "[1/1]" in capsys.readouterr().out
+
+
+def test_eval_with_another_sampler_asks_for_it(tiny, trained, capsys, monkeypatch):
+    assert main(["eval", str(trained), "--json", "--sampler", "native"]) == 0
+    (recorded,) = [r for r in lines(trained / "evals.jsonl") if (r["split"], r["fraction"]) == ("test", 1.0)]
+    assert json.loads(capsys.readouterr().out)["score"] == recorded["score"]
+
+    def missing(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("harness.config.sampler.version", missing)
+    assert main(["eval", str(trained), "--sampler", "vllm"]) == 2
+    error = capsys.readouterr().err
+    assert "pip install 'evengrad[vllm]'" in error
+    assert len(error.splitlines()) == 1
 
 
 def test_eval_as_json_is_the_runs_own_evaluation(tiny, trained, capsys):

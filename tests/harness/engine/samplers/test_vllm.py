@@ -198,10 +198,15 @@ def test_a_prompt_that_is_too_long_is_refused_before_anything_is_charged(engine,
         draw(make(), policy, limit=13, prompts=[[2] * 52])
 
 
-def test_an_engine_that_runs_another_model_is_refused(engine, policy, monkeypatch):
+def test_an_engine_that_runs_another_model_is_refused_and_ended(engine, policy, monkeypatch):
+    ended = []
+    monkeypatch.setattr(Engine, "close", lambda self: ended.append(self))
     monkeypatch.setattr(Engine, "load", lambda self, weights: None)
-    with pytest.raises(UserError, match=r"Qwen3ForCausalLM other log-probabilities .* set sampler.name = 'native'"):
-        draw(make(), policy)
+    sampler = make()
+    for attempt in (1, 2):  # once more: it is not taken for tried
+        with pytest.raises(UserError, match=r"Qwen3ForCausalLM other log-probabilities .* set sampler.name = 'native'"):
+            draw(sampler, policy)
+        assert len(ended) == attempt
 
 
 @pytest.mark.parametrize(
