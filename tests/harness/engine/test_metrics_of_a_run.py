@@ -17,6 +17,7 @@ from harness.engine.metrics import StepMetrics
 from harness.engine.passes import score_rows
 from harness.engine.probe import probe
 from harness.engine.recorder import _rollout_metrics
+from harness.engine.routing_probe import ROUTING_METRICS
 from harness.engine.terms import StepWeights, Sums, backward
 from harness.reports.study import SCHEMA
 from objectives import Batch, Origin, trust_region
@@ -52,6 +53,7 @@ def test_a_run_logs_every_name_of_the_glossary_and_no_other(tiny, tmp_path):
     missing = {name for name in glossary() if all(row[name] is None for row in rows)}
     elsewhere = {"greedy_reward_mean", "step_kept_frac", "backtracks", "correction_mean", "correction_zero_frac"}
     elsewhere |= {"shaped_reward_mean", "competence", "open_prompts_frac", "waiting_prompts_frac"}
+    elsewhere |= {*ROUTING_METRICS}
     assert missing == elsewhere
 
 

@@ -106,21 +106,21 @@ def responses(experience):
     return [(p, row[:n]) for p, row, n in zip(experience.prompts, experience.ids.tolist(), lengths, strict=True)]
 
 
-def moved_run(**engine):
+def moved_run(routers_by=0.1, **engine):
     """Return a run in float64 that has moved since its rollout, the rollout, and its old policy."""
     run = double(free_run(config_for(engine=engine)))
     old = copy.deepcopy(run.policy)
     parts = moved(run, roll(run))
     with torch.no_grad():
         for router in routers(run.policy.body):
-            router.weight += torch.randn(router.weight.shape, generator=torch.Generator().manual_seed(7)) * 0.1
+            router.weight += torch.randn(router.weight.shape, generator=torch.Generator().manual_seed(7)) * routers_by
     return run, parts, old
 
 
 @pytest.fixture
 def rolled(tiny_moe, monkeypatch):
     exact_norms(monkeypatch)
-    return moved_run()
+    return moved_run(routers_by=0.3)
 
 
 def test_routes_are_those_of_each_sequence_alone(rolled):
