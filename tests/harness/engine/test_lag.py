@@ -349,7 +349,7 @@ def test_one_update_on_a_rollout_is_enough_for_a_ratio_that_lags(tiny):
 
 def test_windows_and_a_lag_are_refused_together(tiny):
     config = lagged(1, objective={"name": "tppo"}, rollout={"window_tokens": 2})
-    with pytest.raises(UserError, match=r"rollout\.lag = 1 and rollout\.window_tokens do not go together"):
+    with pytest.raises(UserError, match=r"rollout\.lag = 1 and rollout\.window_tokens exclude each other"):
         build_run(config)
 
 
