@@ -128,8 +128,8 @@ def _check_parts(config: RunConfig, objective: "Objective", region: "TrustRegion
         _check_window(config, objective, name)
         if config.rollout.lag:
             raise UserError(
-                f"rollout.lag = {config.rollout.lag} and rollout.window_tokens do not go together: a response that is "
-                "resumed waits for the iteration that trained on its first part; set one of them to 0"
+                f"rollout.lag = {config.rollout.lag} and rollout.window_tokens exclude each other: the next window of "
+                "a response would be sampled before its first one is trained on; set one of them to 0"
             )
     if config.replay.strategy != "none" and objective.updates_per_rollout == "one":
         raise UserError(f"objective {name!r} is valid on-policy only: set replay.strategy to none")

@@ -27,7 +27,8 @@ class Objective(ABC):
     Attributes:
         requires: see above; "step_logprobs" and "step_uniforms" ask for the optional fields of ``Step``.
         updates_per_rollout: "several" for an objective that acts through the ratio (with one update every ratio is
-            1), "one" for one that is valid on-policy only; a schedule that contradicts it is refused.
+            1, unless pi_old lags), "one" for one that is valid on-policy only; a schedule that contradicts it is
+            refused.
         min_group_size: responses a prompt that it needs; 2 if it compares within a group.
         windows: whether it can learn from responses that the window cut off, which have no reward yet.
         gives: names of ``Targets.extras`` that a trust region may read.

@@ -48,7 +48,8 @@ class Rollout:
         finish: [N] int8, a ``Finish``.
         response_ids: [N, T] int64 token ids, the end token included.
         response_mask: [N, T] bool, sampled tokens.
-        old_logprobs: [N, T] float, log pi_old of each row's own behaviour policy.
+        old_logprobs: [N, T] float, log pi_old of each row's own behaviour policy; where rollouts lag behind a proximal
+            anchor, of the policy that the updates on the row begin with.
         rollout_logprobs: [N, T] float, log-probabilities as another engine's sampler reported them.
         ref_logprobs: [N, T] float, frozen reference policy.
         teacher_logprobs: [N, T] float, teacher policy.

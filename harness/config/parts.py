@@ -158,7 +158,10 @@ class ShapingConfig(Section):
 
 
 class CorrectionConfig(Section):
-    """Behaviour correction: weigh the policy loss by pi_old / mu, the trainer's over the sampler's probabilities."""
+    """Behaviour correction: weigh the policy loss by pi_old / mu, the trainer's over the sampler's probabilities.
+
+    With ``rollout.lag`` and the proximal anchor staleness is in it.
+    """
 
     level: Literal["none", "token", "sequence"] = Field("none", description="ratio of each token, or of the response")
     mode: Literal["truncate", "mask"] = Field("truncate", description="bound the ratio, or drop what lies outside")

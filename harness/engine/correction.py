@@ -1,7 +1,9 @@
 """Behaviour correction: weigh the policy loss where the sampler's probabilities are not the trainer's.
 
 The ratio is pi_old / mu: the trainer's view of the policy that made the rollout over the sampler's own. It has nothing
-to do with the level of an objective's policy ratio pi_theta / pi_old, and is a constant of the rollout.
+to do with the level of an objective's policy ratio pi_theta / pi_old, and is a constant of the rollout. Where rollouts
+lag behind a proximal anchor, pi_old is later than mu, and the product of both ratios is the decoupled objective's
+(``lag``).
 """
 
 import torch

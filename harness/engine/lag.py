@@ -16,9 +16,10 @@ the rollout, the same for every L. ``rollout.anchor`` says what pi_old is:
   what the policy moved before is left to ``[correction]``: pi_prox / mu, mu as the sampler reported it (the decoupled
   objective, Hilton et al. 2021, arXiv:2110.00641). Divergences to pi_old are averages over mu's samples.
 
-Made with the weights of their iteration, under both: the critic's values. They are the estimate that advantages are
-made from, not the behaviour policy's, and the value clip is about where the critic stands. Passes of frozen policies
-and shaped rewards, which do not depend on the weights, are made then too, and not for what is never trained on.
+The critic's values are those of when the updates begin, under both: they are the estimate that advantages are made
+from, not the behaviour policy's, and the value clip is about where the critic stands. Passes of frozen policies and
+shaped rewards do not depend on the weights, and are made then too: not for what is never trained on. Bingo's weight
+follows the rollouts in their order, which a lag does not change.
 """
 
 from collections.abc import Callable

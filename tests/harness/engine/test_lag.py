@@ -21,7 +21,7 @@ from harness.engine.identity import identity
 from harness.engine.infra import TooManyUnscored
 from harness.engine.ledger import Ledger
 from harness.engine.metrics import StepMetrics
-from harness.engine.passes import forward_work, pass_rows, score_rows
+from harness.engine.passes import forward_work, old_logprobs, pass_rows, score_rows
 from harness.engine.rollout import collect
 from harness.engine.run import build_run
 from harness.engine.train import RunFailed
@@ -58,7 +58,7 @@ def iterations(run, count):
         if run.config.replay.strategy != "none":
             run.replay.push(parts[0], parts[2])
         update(run, parts)
-        run.iteration += 1
+        run.iteration, run.cursor = run.iteration + 1, max(run.cursor, parts[0].cursor)
     return found
 
 
@@ -134,6 +134,22 @@ def test_old_log_probabilities_are_the_behaviour_policys_or_those_of_before_the_
         assert metrics.summary()["ratio_max"] == pytest.approx(float(ratios.max()), rel=1e-9)
         spread = float((ratios - 1).abs().max())
         assert spread > 0.05 if anchor == "behaviour" else spread < 1e-9
+
+
+@pytest.mark.parametrize("anchor", ANCHORS)
+def test_the_old_pass_is_cut_as_the_updates_are(tiny, monkeypatch, anchor):
+    plans = []
+
+    def spy(run, experience, plan):
+        plans.append(plan)
+        return old_logprobs(run, experience, plan)
+
+    monkeypatch.setattr("harness.engine.passes.old_logprobs", spy)
+    run = free_run(lagged(2, anchor))
+    cuts = [parts[1].micro_batches for parts, _ in iterations(run, 3)]
+    assert len(plans) == (5 if anchor == "behaviour" else 3)
+    for ours, theirs in zip(cuts, [plan.micro_batches for plan in plans][:3], strict=True):
+        assert [part.tolist() for part in ours] == [part.tolist() for part in theirs]
 
 
 @pytest.mark.parametrize("replay", [False, True])
@@ -246,6 +262,7 @@ def test_replayed_responses_keep_what_they_were_trained_with(tiny):
         (then, _, earlier, _), (now, _, rollout, _) = found[:2]
         replayed = (now.origin == Origin.REPLAY).nonzero()[:, 0].tolist()
         assert len(replayed) == 12
+        assert (now.lag, sum(now.verdicts.values())) == (1, 16)
         for row in replayed:
             length = now.lengths[row]
             pairs = [
@@ -332,7 +349,7 @@ def test_one_update_on_a_rollout_is_enough_for_a_ratio_that_lags(tiny):
 
 def test_windows_and_a_lag_are_refused_together(tiny):
     config = lagged(1, objective={"name": "tppo"}, rollout={"window_tokens": 2})
-    with pytest.raises(UserError, match=r"rollout\.lag = 1 and rollout\.window_tokens do not go together"):
+    with pytest.raises(UserError, match=r"rollout\.lag = 1 and rollout\.window_tokens exclude each other"):
         build_run(config)
 
 

@@ -134,7 +134,9 @@ def test_without_replays_repo_is_grpo(tiny):
 def test_any_objective_can_use_it(tiny, objective):
     run, found = three_iterations(replaying(objective={"name": objective}))
     assert run.updates == 6
-    assert (found[-1][0].origin == Origin.REPLAY).any()
+    experience = found[-1][0]
+    assert (experience.origin == Origin.REPLAY).any()
+    assert experience.greedy_tally.total() == (4 if objective == "remax" else 0)
 
 
 def test_a_checkpoint_holds_the_buffer(tiny):

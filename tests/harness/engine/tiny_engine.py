@@ -134,9 +134,11 @@ def needs(name):
 
 
 def roll(run, *, micro_batch_tokens=None):
-    """Return experience, plan, rollout and targets of a run's next iteration."""
-    config = run.config
+    """Return experience, plan, rollout and targets of a run's next iteration; without a lag the same ones again."""
+    config, cursor = run.config, run.cursor
     experience = next_in_turn(run, train._collect)
+    if not config.rollout.lag:
+        run.cursor = cursor
     experience = add_replays(experience, run.replay, run.iteration, run.policy.tokenizer.pad_id)
     plan = make_plan(
         experience, config.update.minibatches, micro_batch_tokens or config.engine.micro_batch_tokens,
