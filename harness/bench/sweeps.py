@@ -48,9 +48,9 @@ def sweep_table(threads: int, rounds: int, say: Callable[[str], None]) -> tuple[
     found = {"cells": len(cells), "seconds": seconds, "iterations": iterations, "trl_run_seconds": one}
     share = seconds / (len(cells) * one)
     text = (
-        f"{len(cells)} cells with evaluations, tables and figures: {seconds:.0f} s. A TRL run of {iterations} iterations "
-        f"without evaluation: {one:.1f} s (median of {rounds}); {len(cells)} of them: {len(cells) * one:.0f} s. "
-        f"Share: {share:.2f}"
+        f"{len(cells)} cells with evaluations, tables and figures: {seconds:.0f} s. A TRL run of {iterations} "
+        f"iterations, nothing evaluated: {one:.1f} s (median of {rounds}); {len(cells)} of them: "
+        f"{len(cells) * one:.0f} s. Share: {share:.2f}"
     )
     return text, found
 

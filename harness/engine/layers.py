@@ -77,6 +77,8 @@ def count_products(config: Mapping[str, Any], lora: LoraConfig) -> LayerProducts
     Raises:
         UserError: the model has no linear layer that ``lora`` names.
     """
+    if config.get("shared_expert_intermediate_size"):
+        raise UserError("experts that all tokens share (Qwen2-MoE) are not counted by the ledger: take another model")
     hidden, layers, heads = config["hidden_size"], config["num_hidden_layers"], config["num_attention_heads"]
     head_size = config.get("head_dim") or hidden // heads
     kv_heads = config.get("num_key_value_heads") or heads

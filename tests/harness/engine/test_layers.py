@@ -8,6 +8,7 @@ from test_flops import MODELS, quickly_counted, responses, sampling, score
 from tiny_engine import make_policy
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from harness.config.errors import UserError
 from harness.config.policies import LoraConfig
 from harness.engine.critic import Critic
 from harness.engine.flops import ModelShape, PassRows
@@ -100,3 +101,8 @@ def test_other_passes_are_counted_exactly(model):
     total, booked = sampling(policy, PROMPTS, uniforms)
     assert total == booked.executed_flops
     assert quickly_counted(lambda: dict(full_weights(policy))) == policy.shape.merge() > 0
+
+
+def test_experts_that_all_tokens_share_are_refused():
+    with pytest.raises(UserError, match="Qwen2-MoE"):
+        count_products({"shared_expert_intermediate_size": 8}, LoraConfig())
