@@ -116,7 +116,7 @@ def build_run(config: RunConfig, world: World = World()) -> Run:  # noqa: B008 -
     """
     torch.set_num_threads(config.engine.threads)
     task, objective, region = build_plugins(config)
-    device = world.device(config.engine.device)
+    device = config.engine.device
     start = load_policy(config.policy, config.task.name, device)
     if config.engine.routing_replay and not routers(start.body):
         raise UserError(dense_refusal(config.policy.name))

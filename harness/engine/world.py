@@ -5,7 +5,7 @@ depends on it. Process 0 alone writes.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_map_only
 
 from harness.config.errors import UserError
 
-__all__ = ["World", "join_world"]
+__all__ = ["World", "join_world", "own_gpu"]
 
 Item = TypeVar("Item")
 
@@ -31,10 +31,6 @@ class World:
 
     rank: int = 0
     size: int = 1
-
-    def device(self, name: str) -> str:
-        """Return this process's device among those that ``name`` stands for."""
-        return f"cuda:{os.environ['LOCAL_RANK']}" if self.size > 1 and name == "cuda" else name
 
     def gather(self, mine: Item) -> list[Item]:
         """Return what every process gives, by rank; of more than one, tensors in lists, tuples and dicts on the CPU."""
@@ -60,6 +56,24 @@ class World:
         return [parts[i % self.size][i // self.size] for i in range(count)]
 
 
+def own_gpu(environment: Mapping[str, str]) -> str:
+    """Return the GPU of a process that torchrun started, of those that it may see.
+
+    Raises:
+        UserError: it may see fewer GPUs than there are processes on its machine.
+    """
+    place, visible = int(environment["LOCAL_RANK"]), environment.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return str(place)
+    gpus = [gpu for gpu in visible.split(",") if gpu]
+    if place >= len(gpus):
+        raise UserError(
+            f"CUDA_VISIBLE_DEVICES = {visible!r} names {len(gpus)} GPU(s), and process {place} of this machine finds none: name "
+            "one for each of engine.processes"
+        )
+    return gpus[place]
+
+
 def join_world(processes: int, device: str) -> World:
     """Return the processes that torchrun has started.
 
@@ -68,7 +82,7 @@ def join_world(processes: int, device: str) -> World:
         device: ``engine.device``.
 
     Raises:
-        UserError: they are not as many.
+        UserError: they are not as many, or there is no GPU for them.
     """
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size != processes:
@@ -80,5 +94,9 @@ def join_world(processes: int, device: str) -> World:
         return World()
     if not dist.is_initialized():
         on_gpu = torch.device(device).type == "cuda"
+        if on_gpu and not torch.cuda.is_available():
+            raise UserError(f"engine.device = {device!r} cannot be used here (there is no GPU); use 'cpu'")
+        if on_gpu:  # before anything is put on a GPU: vLLM takes the first one that it sees
+            os.environ["CUDA_VISIBLE_DEVICES"] = own_gpu(os.environ)
         dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo")
     return World(dist.get_rank(), size)

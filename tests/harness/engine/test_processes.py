@@ -19,7 +19,7 @@ from tiny_engine import double, make_config
 from harness.config.errors import UserError
 from harness.engine.checkpoint import restore_run, save_run
 from harness.engine.run import build_run
-from harness.engine.world import World, join_world
+from harness.engine.world import World, join_world, own_gpu
 
 JOB = Path(__file__).with_name("processes_job.py")
 REPOSITORY = Path(__file__).parents[3]
@@ -134,6 +134,13 @@ def test_a_world_of_another_size_is_refused():
     assert join_world(1, "cpu") == World()
     with pytest.raises(UserError, match=r"engine\.processes = 2, but 1 process"):
         join_world(2, "cpu")
+
+
+def test_each_process_sees_a_gpu_of_its_own():
+    assert own_gpu({"LOCAL_RANK": "3"}) == "3"
+    assert own_gpu({"LOCAL_RANK": "1", "CUDA_VISIBLE_DEVICES": "4,6"}) == "6"
+    with pytest.raises(UserError, match="names 2 GPU"):
+        own_gpu({"LOCAL_RANK": "2", "CUDA_VISIBLE_DEVICES": "4,6"})
 
 
 @pytest.mark.parametrize(
