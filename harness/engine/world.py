@@ -68,8 +68,8 @@ def own_gpu(environment: Mapping[str, str]) -> str:
     gpus = [gpu for gpu in visible.split(",") if gpu]
     if place >= len(gpus):
         raise UserError(
-            f"CUDA_VISIBLE_DEVICES = {visible!r} names {len(gpus)} GPU(s), and process {place} of this machine finds none: name "
-            "one for each of engine.processes"
+            f"CUDA_VISIBLE_DEVICES = {visible!r} names {len(gpus)} GPU(s), none for process {place} of this machine: "
+            "name one for each of engine.processes"
         )
     return gpus[place]
 
