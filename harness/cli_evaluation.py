@@ -99,7 +99,7 @@ def _eval(options: argparse.Namespace) -> int:
         raise UserError(f"{options.run_folder} is no run's folder (config.json is missing)")
     _check_out(options.out)
     from harness import plugins
-    from harness.engine.evaluate import evaluate_run, problems_changed
+    from harness.engine.finished import evaluate_run, problems_changed
     from harness.outcome_tables import evaluation_parts
     from harness.terminal import write
 

@@ -31,9 +31,28 @@ def check_run(config: RunConfig) -> dict[str, Any]:
         UserError: a plug-in cannot be built, or the objective wants another number of updates or a larger group.
     """
     chosen, region = plugins.objective(config.objective), plugins.trust_region(config.trust_region)
-    task = plugins.task(config.task)
-    name, updates = plugins.label(config.objective), config.update.minibatches * config.update.epochs
-    wanted = chosen.updates_per_rollout
+    task, name = plugins.task(config.task), plugins.label(config.objective)
+    _check_schedule(config, chosen, name)
+    _check_parts(config, chosen, region)
+    _check_shaping(config, chosen, name)
+    _check_prompts(config, task)
+    check_sampler(config)
+    if config.engine.routing_replay:
+        _check_routing(config)
+    if config.policy.lora.rank and importlib.util.find_spec("peft") is None:
+        raise UserError("policy.lora needs peft: run python -m pip install 'evengrad[lora]', or set its rank to 0")
+    delta = getattr(region, "delta", getattr(region, "target", None))
+    return {
+        "objective": name,
+        "region": plugins.label(config.trust_region),
+        "delta": delta,
+        "delta_unit": "" if delta is None or not region.bounds_kl_old else region.unit,
+    }
+
+
+def _check_schedule(config: RunConfig, chosen: "Objective", name: str) -> None:
+    """Refuse updates, resamples or groups that the objective cannot work with."""
+    updates, wanted = config.update.minibatches * config.update.epochs, chosen.updates_per_rollout
     ratios_are_one = updates == 1 and not config.rollout.old_at_sampling
     if (wanted == "several" and ratios_are_one) or (wanted == "one" and updates > 1):
         raise UserError(
@@ -45,14 +64,6 @@ def check_run(config: RunConfig) -> dict[str, Any]:
             )
             + (", or rollout.anchor to 'behaviour'" if updates == 1 and config.rollout.lag else "")
         )
-    _check_parts(config, chosen, region)
-    _check_shaping(config, chosen, name)
-    _check_prompts(config, task)
-    check_sampler(config)
-    if config.engine.routing_replay:
-        _check_routing(config)
-    if config.policy.lora.rank and importlib.util.find_spec("peft") is None:
-        raise UserError("policy.lora needs peft: run python -m pip install 'evengrad[lora]', or set its rank to 0")
     from objectives import Objective
 
     if type(chosen).keep_groups is not Objective.keep_groups and not config.rollout.max_resamples:
@@ -64,13 +75,6 @@ def check_run(config: RunConfig) -> dict[str, Any]:
         raise UserError(
             f"objective {name!r} needs rollout.group_size >= {chosen.min_group_size}, got {config.rollout.group_size}"
         )
-    delta = getattr(region, "delta", getattr(region, "target", None))
-    return {
-        "objective": name,
-        "region": plugins.label(config.trust_region),
-        "delta": delta,
-        "delta_unit": "" if delta is None or not region.bounds_kl_old else region.unit,
-    }
 
 
 def requirements(config: RunConfig) -> frozenset[str]:

@@ -64,11 +64,9 @@ def _train(
     exact_length: bool,
 ) -> Measured:
     from datasets import Dataset
-    from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
-    from trl.trainer.grpo_config import GRPOConfig
+    from transformers import AutoModelForCausalLM, AutoTokenizer
     from trl.trainer.grpo_trainer import GRPOTrainer
 
-    rollout, steps = config.rollout, config.update.minibatches
     tokens: list[int] = []
 
     def reward(
@@ -78,46 +76,10 @@ def _train(
         pairs = [(texts[prompt], text) for prompt, text in zip(prompts, completions, strict=True)]
         return [float(score.value) for score in task.score_many(pairs)]
 
-    class Clock(TrainerCallback):
-        """Notes when each iteration ends."""
-
-        ends: list[float]
-
-        def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            self.ends = []
-
-        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            if state.global_step % steps == 0:
-                self.ends.append(time.perf_counter())
-            if state.global_step == steps:
-                reset_peak_memory()
-
-    clock = Clock()
-    limits = {"min_new_tokens": rollout.max_response_tokens} if exact_length else {}
+    clock = _clock(config.update.minibatches)
     trainer = GRPOTrainer(
         model=AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32),
-        args=GRPOConfig(
-            output_dir=str(folder / "out"),
-            per_device_train_batch_size=rollout.num_prompts * rollout.group_size // steps,
-            gradient_accumulation_steps=1,
-            steps_per_generation=steps,
-            num_generations=rollout.group_size,
-            max_completion_length=rollout.max_response_tokens,
-            max_steps=steps * (rounds + 1),
-            temperature=rollout.temperature,
-            top_k=0,
-            generation_kwargs=limits,
-            beta=0.0,
-            learning_rate=config.update.learning_rate,
-            gradient_checkpointing=checkpointing,
-            use_cpu=True,
-            bf16=False,
-            disable_tqdm=True,
-            logging_steps=10**9,
-            save_strategy="no",
-            report_to="none",
-            shuffle_dataset=False,
-        ),
+        args=_settings(config, folder / "out", rounds, checkpointing, exact_length),
         reward_funcs=reward,
         train_dataset=Dataset.from_dict({"prompt": list(texts)}),
         processing_class=AutoTokenizer.from_pretrained(folder),
@@ -126,6 +88,54 @@ def _train(
     trainer.train()
     seconds = [after - before for before, after in zip(clock.ends, clock.ends[1:], strict=False)]
     return Measured(seconds=seconds, peak_bytes=peak_memory_bytes(), tokens=sum(tokens[1:]) / rounds)
+
+
+def _settings(config: RunConfig, folder: Path, rounds: int, checkpointing: bool, exact_length: bool) -> Any:
+    """Return TRL's settings of the same run."""
+    from trl.trainer.grpo_config import GRPOConfig
+
+    rollout, steps = config.rollout, config.update.minibatches
+    return GRPOConfig(
+        output_dir=str(folder),
+        per_device_train_batch_size=rollout.num_prompts * rollout.group_size // steps,
+        gradient_accumulation_steps=1,
+        steps_per_generation=steps,
+        num_generations=rollout.group_size,
+        max_completion_length=rollout.max_response_tokens,
+        max_steps=steps * (rounds + 1),
+        temperature=rollout.temperature,
+        top_k=0,
+        generation_kwargs={"min_new_tokens": rollout.max_response_tokens} if exact_length else {},
+        beta=0.0,
+        learning_rate=config.update.learning_rate,
+        gradient_checkpointing=checkpointing,
+        use_cpu=True,
+        bf16=False,
+        disable_tqdm=True,
+        logging_steps=10**9,
+        save_strategy="no",
+        report_to="none",
+        shuffle_dataset=False,
+    )
+
+
+def _clock(steps: int) -> Any:
+    """Return a callback that notes when each iteration of so many steps ends."""
+    from transformers import TrainerCallback
+
+    class Clock(TrainerCallback):
+        """Its ``ends`` are seconds; peak memory counts from the first one."""
+
+        def __init__(self) -> None:
+            self.ends: list[float] = []
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            if state.global_step % steps == 0:
+                self.ends.append(time.perf_counter())
+            if state.global_step == steps:
+                reset_peak_memory()
+
+    return Clock()
 
 
 @contextlib.contextmanager

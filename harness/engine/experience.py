@@ -138,10 +138,8 @@ def joined(first: Experience, second: Experience, pad_id: int) -> Experience:
         name: torch.cat([wide(part.stored.get(name, torch.zeros_like(part.logprobs))) for part in (first, second)])
         for name in sorted({*first.stored, *second.stored})
     }
-    greedy = None
-    if first.greedy_rewards is not None and second.greedy_rewards is not None:
-        greedy = torch.cat([first.greedy_rewards, second.greedy_rewards])
     both = None if first.greedy is None or second.greedy is None else first.greedy.joined(second.greedy)
+    known = first.greedy_rewards is not None and second.greedy_rewards is not None
     return Experience(
         prompts=[*first.prompts, *second.prompts],
         examples=[*first.examples, *second.examples],
@@ -157,9 +155,10 @@ def joined(first: Experience, second: Experience, pad_id: int) -> Experience:
         rewards=rows("rewards"),
         correct=rows("correct"),
         formatted=rows("formatted"),
-        greedy_rewards=greedy,
+        greedy_rewards=rows("greedy_rewards") if known else None,
         greedy=both,
         stored=stored,
+        routes=first.routes,
         anchors={to: anchor.extended(len(second.prompts), width) for to, anchor in first.anchors.items()},
         tally=first.tally + second.tally,
         greedy_tally=first.greedy_tally + second.greedy_tally,

@@ -1,12 +1,13 @@
 """The parts of one run, built from its configuration: what the training loop holds in its hands."""
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import torch
+from torch import nn
 
-from harness import plugins
-from harness.compatibility import check_run, dense_refusal, requirements
+from harness.compatibility import dense_refusal, requirements
 from harness.config.errors import UserError
 from harness.config.schema import RunConfig
 from harness.engine.bingo import Bingo
@@ -16,6 +17,7 @@ from harness.engine.ledger import Ledger
 from harness.engine.loading import load_policy
 from harness.engine.lora import with_adapters
 from harness.engine.optimizer import Optimizer
+from harness.engine.plugged import build_plugins
 from harness.engine.policy import Policy
 from harness.engine.prompts import Prompts
 from harness.engine.queued import Queued
@@ -123,7 +125,7 @@ def build_run(config: RunConfig, world: World = World()) -> Run:  # noqa: B008 -
     policy = with_adapters(start, config.policy.lora, config.seed)
     follow_routes(policy.body)
     requires = requirements(config)
-    update, tokens = config.update, fitting_tokens(policy, task, config)
+    tokens = fitting_tokens(policy, task, config)
     critic = Critic(policy) if requires & {"values", "old_values"} else None
     if config.engine.recompute:
         for body in (policy.body, *([] if critic is None else [critic.body])):
@@ -133,11 +135,7 @@ def build_run(config: RunConfig, world: World = World()) -> Run:  # noqa: B008 -
     if world.size > 1:
         policy.replica = start.frozen_copy()
         sampled = config.shaping.name != "none"  # from the reference, which then stays whole
-        frozen = [one.model for one in (None if sampled else reference, teacher) if one is not None]
-        for model in (policy.model, *frozen):
-            shard(model, model.get_decoder().layers, world)
-        if critic is not None:
-            shard(critic, critic.body.layers, world)  # pyright: ignore[reportArgumentType]
+        _shard_all(world, critic, [policy, *(one for one in (None if sampled else reference, teacher) if one)])
     points = tuple(config.budget.amount * i / config.eval.points for i in range(1, config.eval.points))
     return Run(
         config=config,
@@ -148,23 +146,9 @@ def build_run(config: RunConfig, world: World = World()) -> Run:  # noqa: B008 -
         policy=policy,
         world=world,
         sampler=make_sampler(config.sampler, world),
-        optimizer=Optimizer(
-            policy.model,
-            "policy",
-            learning_rate=update.learning_rate,
-            warmup_updates=update.warmup_updates,
-            max_grad_norm=update.max_grad_norm,
-            betas=(update.adam_beta1, update.adam_beta2),
-            weight_decay=update.weight_decay,
-        ),
+        optimizer=_optimizer(config, policy.model),
         critic=critic,
-        critic_optimizer=None if critic is None else Optimizer(
-            critic,
-            "critic",
-            learning_rate=config.critic.learning_rate,
-            warmup_updates=config.critic.warmup_updates,
-            max_grad_norm=config.critic.max_grad_norm,
-        ),
+        critic_optimizer=None if critic is None else _critic_optimizer(config, critic),
         reference=reference,
         teacher=teacher,
         replay=Replay(config.replay, config.seed),
@@ -176,32 +160,35 @@ def build_run(config: RunConfig, world: World = World()) -> Run:  # noqa: B008 -
     )  # fmt: skip
 
 
-_PROVIDED = frozenset(
-    {
-        "correct",
-        "entropy",
-        "exact_kl_new_old",
-        "exact_kl_new_ref",
-        "exact_kl_old",
-        "exact_kl_ref",
-        "greedy_rewards",
-        "old_entropy",
-        "old_values",
-        "projection_gap",
-        "prompt",
-        "ref_logprobs",
-        "returns",
-        "rollout_logprobs",
-        "step_ends",
-        "step_logprobs",
-        "step_uniforms",
-        "task_steps",
-        "teacher_logprobs",
-        "uniforms",
-        "window_mask",
-        "values",
-    }
-)
+def _shard_all(world: World, critic: Critic | None, policies: Iterable[Policy]) -> None:
+    """Shard the models over the processes of ``world``."""
+    for policy in policies:
+        shard(policy.model, policy.model.get_decoder().layers, world)
+    if critic is not None:
+        shard(critic, critic.body.layers, world)  # pyright: ignore[reportArgumentType]
+
+
+def _optimizer(config: RunConfig, model: nn.Module) -> Optimizer:
+    update = config.update
+    return Optimizer(
+        model,
+        "policy",
+        learning_rate=update.learning_rate,
+        warmup_updates=update.warmup_updates,
+        max_grad_norm=update.max_grad_norm,
+        betas=(update.adam_beta1, update.adam_beta2),
+        weight_decay=update.weight_decay,
+    )
+
+
+def _critic_optimizer(config: RunConfig, critic: Critic) -> Optimizer:
+    return Optimizer(
+        critic,
+        "critic",
+        learning_rate=config.critic.learning_rate,
+        warmup_updates=config.critic.warmup_updates,
+        max_grad_norm=config.critic.max_grad_norm,
+    )
 
 
 _PROBE = "Text 0123456789+-=;#\n"
@@ -221,26 +208,3 @@ def _load_teacher(config: RunConfig, student: Policy, device: str) -> Policy:
     if not same or sizes[0] != sizes[1]:
         raise UserError(f"teacher {config.teacher.name!r} reads other tokens than policy {config.policy.name!r}")
     return teacher
-
-
-def build_plugins(config: RunConfig) -> tuple[Task, Objective, TrustRegion]:
-    """Return task, objective and trust region, checked against the schedule and each other.
-
-    Raises:
-        UserError: unknown plug-in or setting, or a combination that cannot mean what it says.
-    """
-    check_run(config)
-    task = plugins.task(config.task)
-    objective = plugins.objective(config.objective)
-    region = plugins.trust_region(config.trust_region)
-    unmet = (objective.requires | region.requires) - _PROVIDED
-    if unmet:
-        raise UserError(
-            f"{config.objective.name!r} with {config.trust_region.name!r} needs {', '.join(sorted(unmet))}, which this "
-            f"engine does not provide (it provides {', '.join(sorted(_PROVIDED))})"
-        )
-    if "task_steps" in objective.requires and type(task).step_starts is Task.step_starts:
-        raise UserError(
-            f"{config.objective.name!r} reads the steps of a response; task {config.task.name!r} names none"
-        )
-    return task, objective, region

@@ -3,7 +3,6 @@
 Process 0 holds the cell's folder; the others compute beside it and write nothing. What ends one of them ends all.
 """
 
-import argparse
 import ctypes
 import json
 import os
@@ -19,7 +18,7 @@ from harness.config.errors import UserError
 from harness.config.schema import RunConfig
 from harness.sweeps.records import Stream, read_status
 
-__all__ = ["Follower", "launch", "main", "rank"]
+__all__ = ["Follower", "launch", "rank"]
 
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 _LAST_LINES = 3
@@ -69,7 +68,7 @@ def launch(engine: str, config: RunConfig, path: Path, notify: Callable[[dict[st
         RuntimeError: the processes ended without a word.
     """
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += ["--nproc-per-node", str(config.engine.processes), "-m", "harness.sweeps.processes"]
+    command += ["--nproc-per-node", str(config.engine.processes), "-m", "harness.sweeps.member"]
     command += ["--engine", engine, "--folder", str(path), "--config", config.model_dump_json()]
     refusal = ""
     with tempfile.TemporaryFile("w+") as log:
@@ -93,30 +92,3 @@ def launch(engine: str, config: RunConfig, path: Path, notify: Callable[[dict[st
 def _end_with_us() -> None:
     """Let the kernel stop this process when its parent ends, however that is."""
     ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGTERM)
-
-
-def main(arguments: list[str] | None = None) -> None:
-    """Be one of the processes of a cell; process 0 says on standard output how it goes, a JSON object a line."""
-    from harness.sweeps.engines import execute, load_engine
-
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--engine", required=True)
-    parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--config", required=True)
-    options = parser.parse_args(arguments)
-
-    def say(message: Mapping[str, Any]) -> None:
-        if rank() == 0:
-            sys.stdout.write(json.dumps(message) + "\n")
-            sys.stdout.flush()
-
-    try:
-        config, engine = RunConfig.model_validate_json(options.config), load_engine(options.engine)
-        execute(engine, config, options.folder, engine.identity(config), say)
-    except UserError as error:
-        say({"refusal": " ".join(str(error).split())})
-        sys.exit(2)
-
-
-if __name__ == "__main__":
-    main()

@@ -16,7 +16,7 @@ from harness.config.policies import LoraConfig
 from harness.engine.anchors import AnchorStates
 from harness.engine.checkpoint import policy_weights, restore_run, save_run
 from harness.engine.estimate import estimate_cell
-from harness.engine.evaluate import evaluate_run
+from harness.engine.finished import evaluate_run
 from harness.engine.identity import identity
 from harness.engine.loading import load_policy
 from harness.engine.logprobs import score_responses
