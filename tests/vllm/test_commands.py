@@ -14,7 +14,7 @@ import pytest
 from harness.cli import main
 from harness.reports.study import load_study
 
-pytestmark = pytest.mark.vllm
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parents[2]
 RUN = """

@@ -35,6 +35,7 @@ def greedy(sampler, run, prompts):
     return sampler.sample(run.policy, prompts, noise, limit=10, temperature=0, charge=lambda _: None)
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("objective", ["grpo", "gspo"])
 @pytest.mark.parametrize("name", POLICIES)
 def test_three_iterations(name, objective):
