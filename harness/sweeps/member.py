@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,17 +17,22 @@ __all__ = ["main"]
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Be one of the processes of a cell; process 0 says on standard output how it goes, a JSON object a line."""
+    """Be one of the processes of a cell; process 0 says on standard output how it goes, a JSON object a line.
+
+    What anything else prints goes to standard error.
+    """
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--engine", required=True)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--config", required=True)
     options = parser.parse_args(arguments)
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
 
     def say(message: Mapping[str, Any]) -> None:
         if rank() == 0:
-            sys.stdout.write(json.dumps(message) + "\n")
-            sys.stdout.flush()
+            answers.write(json.dumps(message) + "\n")
+            answers.flush()
 
     try:
         config, engine = RunConfig.model_validate_json(options.config), load_engine(options.engine)

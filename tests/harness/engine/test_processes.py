@@ -95,6 +95,18 @@ engine = { processes = 2, checkpoint_every = 1 }
 """
 
 
+TALKATIVE = """
+import os
+from objectives.ppo import PPO
+
+print("a print of a plug-in")
+os.write(1, b"and one past Python")
+
+class Talkative(PPO):
+    pass
+"""
+
+
 def train(folder, *settings):
     """Start the command and return its process; what it says goes to a file."""
     file = folder / "run.toml"
@@ -128,6 +140,12 @@ def test_a_run_of_two_processes_goes_on_after_a_kill_and_with_one(tmp_path):
     weights = load(finish(alone, "engine.processes=1")[-1])
     for name, value in load(expected[-1]).items():
         torch.testing.assert_close(weights[name], value, rtol=0, atol=1e-4)
+
+
+@pytest.mark.timeout(600)
+def test_what_a_plugin_prints_in_one_of_the_processes_is_no_answer(tmp_path):
+    (tmp_path / "talkative.py").write_text(TALKATIVE)
+    finish(tmp_path, f"objective.name={tmp_path / 'talkative.py'}:Talkative", "budget.amount=1")
 
 
 def test_a_world_of_another_size_is_refused():
