@@ -23,7 +23,7 @@ __all__ = ["main"]
 BAD_INPUT, INTERRUPTED = 2, 130
 _WORKLOADS = ("embedded", "smollm2", "sweep")
 _KINDS = ("objectives", "regions", "tasks", "policies", "figures")
-_ENGINE = "harness.engine.train:run_cell"
+_ENGINE = "harness.engine.cells:run_cell"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -49,6 +49,7 @@ def test_a_file_can_be_read_in_one_sitting(file: Path) -> None:
     [
         "harness.cli",
         "harness.config.loading",
+        "harness.engine.cells",
         "harness.engine.flops",
         "harness.engine.ledger",
         "harness.engine.streams",
@@ -62,6 +63,14 @@ def test_a_file_can_be_read_in_one_sitting(file: Path) -> None:
 def test_module_imports_no_torch(module: str) -> None:
     program = f"import sys, {module}; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_a_plan_is_made_without_transformers() -> None:
+    program = (
+        "import sys; from pathlib import Path; from harness.sweeps.command import plan_sweep; "
+        "plan_sweep(Path('results/quick/sweep.toml'), {}); sys.exit('transformers' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False).returncode == 0
 
 
 def test_help_imports_nothing_heavy() -> None:

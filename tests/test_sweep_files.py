@@ -7,7 +7,7 @@ import pytest
 from harness.compatibility import check_run
 from harness.config.loading import load_sweep
 from harness.engine.estimate import estimate_cell
-from harness.engine.train import identity
+from harness.engine.identity import identity
 from harness.sweeps.grid import expand
 
 ROOT = Path(__file__).parent.parent

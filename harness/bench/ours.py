@@ -8,10 +8,11 @@ from pathlib import Path
 
 from harness.bench.measured import Measured
 from harness.bench.workloads import WORKLOADS, make_config
+from harness.engine.identity import identity
 from harness.engine.memory import peak_memory_bytes, reset_peak_memory
 from harness.engine.recorder import Recorder
 from harness.engine.run import Run, build_run
-from harness.engine.train import identity, iterate
+from harness.engine.train import iterate
 from harness.sweeps.run_folder import RunFolder
 
 __all__ = ["iterations", "opened"]

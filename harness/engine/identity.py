@@ -17,7 +17,7 @@ from harness.engine.embedded import PRESETS, read_file, start_file
 __all__ = ["identity"]
 
 _NUMERIC_PACKAGES = ("torch", "transformers", "numpy", "scipy", "pydantic-monty")
-_SUMMING = ("scoring.py", "reports/pass_at_k.py", "reports/statistics.py")
+_SUMMING = ("scoring.py", "reports/pass_at_k.py", "reports/values.py")
 
 
 def identity(config: RunConfig) -> dict[str, Any]:

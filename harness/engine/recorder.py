@@ -1,13 +1,13 @@
 """What a run writes down: evaluations, metrics, samples, timing, weights, and how it ended."""
 
 import math
-from collections.abc import Callable
 from dataclasses import asdict
 from functools import cached_property
 from typing import Any
 
 from torch import Tensor
 
+from harness.engine.cells import RunFailed
 from harness.engine.checkpoint import policy_weights
 from harness.engine.evaluate import Evaluation, evaluate
 from harness.engine.experience import Experience
@@ -20,19 +20,13 @@ from harness.engine.prompts import PROMPT_METRICS
 from harness.engine.routing_probe import ROUTING_METRICS
 from harness.engine.run import Run
 from harness.engine.surrogate import surrogate_shape
+from harness.sweeps.engines import Notify
 from harness.sweeps.files import dump_json, sha256_hex
 from harness.sweeps.run_folder import RunFolder
 from objectives import Finish, Origin
 from tasks.base import Split
 
-__all__ = ["Notify", "Recorder", "RunFailed"]
-
-Notify = Callable[[dict[str, Any]], None]
-
-
-class RunFailed(Exception):  # noqa: N818 - the outcome of a run
-    """A run that ended as a recorded failure; the message is its cause."""
-
+__all__ = ["Recorder"]
 
 # Of ``probe``, written as they are.
 _DIVERGENCES = tuple(f"kl_{of}_{unit}_nats" for of in ("old", "ref") for unit in ("per_token", "per_sequence"))

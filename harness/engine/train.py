@@ -11,7 +11,6 @@ from harness.engine import passes
 from harness.engine.annotations import annotations
 from harness.engine.checkpoint import restore_run, save_run
 from harness.engine.experience import Experience, joined
-from harness.engine.identity import identity
 from harness.engine.infra import TooManyUnscored, check_scored, explain
 from harness.engine.lag import next_in_turn, old_logprobs
 from harness.engine.ledger import BudgetExhausted
@@ -20,7 +19,7 @@ from harness.engine.metrics import StepMetrics
 from harness.engine.optimizer import NonFinite
 from harness.engine.plan import Plan, make_plan
 from harness.engine.probe import probe
-from harness.engine.recorder import Notify, Recorder, RunFailed
+from harness.engine.recorder import Recorder
 from harness.engine.replay import add_replays
 from harness.engine.rollout import collect
 from harness.engine.routing_probe import measure_routing
@@ -29,26 +28,15 @@ from harness.engine.shaping import shape_rewards
 from harness.engine.update import update_policy
 from harness.engine.windows import carry_over, continued
 from harness.engine.world import join_world
+from harness.sweeps.engines import Notify
 from harness.sweeps.run_folder import RunFolder
 from objectives import Rollout, Targets
 
-__all__ = ["RunFailed", "identity", "iterate", "run_cell"]
+__all__ = ["iterate", "train_cell"]
 
 
-def run_cell(config: RunConfig, folder: RunFolder, notify: Notify) -> None:
-    """Run one cell to its end, from its last checkpoint if there is one, and record it in ``folder``.
-
-    Args:
-        config: the run.
-        folder: open folder of the cell.
-        notify: told {"fraction", "score", "iteration"} as it goes; the score is the last one known.
-
-    Raises:
-        RunFailed: a loss or gradient was not finite, too many responses could not be scored, or the budget allowed
-            no update; recorded with its cause.
-        UserError: the configuration cannot be run.
-        CorruptRecordError: the checkpoint or a record stream cannot be trusted.
-    """
+def train_cell(config: RunConfig, folder: RunFolder, notify: Notify) -> None:
+    """Do what ``harness.engine.cells.run_cell`` says."""
     reset_peak_memory()
     run = build_run(config, join_world(config.engine.processes, config.engine.device))
     recorder = Recorder(run, folder, notify)

@@ -17,9 +17,9 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
+from scipy import special
 
-from harness.reports.statistics import LEVEL, TIE, Floats, finite
+from harness.reports.values import LEVEL, TIE, Floats, finite
 
 __all__ = ["Rate", "majority_at_k", "pass_at_k", "rate"]
 
@@ -135,13 +135,13 @@ def _effective(values: Floats) -> float:
     if bool(np.isin(values, (0.0, 1.0)).all()):
         return num
     mean, variance = float(np.mean(values)), float(np.var(values, ddof=1)) / num
-    widened = float(stats.norm.ppf((1 + LEVEL) / 2) / stats.t.ppf((1 + LEVEL) / 2, num - 1))
+    widened = float(special.ndtri((1 + LEVEL) / 2) / special.stdtrit(num - 1, (1 + LEVEL) / 2))
     return mean * (1 - mean) / variance * widened**2
 
 
 def _wilson(mean: float, num: float) -> tuple[float, float]:
     """Return Wilson's score interval of a share of ``num`` independent observations."""
-    z = float(stats.norm.ppf((1 + LEVEL) / 2))
+    z = float(special.ndtri((1 + LEVEL) / 2))
     shrink = 1 + z**2 / num
     centre = (mean + z**2 / (2 * num)) / shrink
     half = z / shrink * math.sqrt(mean * (1 - mean) / num + z**2 / (4 * num**2))
@@ -191,4 +191,6 @@ def _win(size: int, others: Sequence[int], silent: int, votes: int, k: int) -> f
 @lru_cache(maxsize=4096)
 def _binomial(num: int, share: float) -> Floats:
     """Return the chances of 0 to ``num`` hits in ``num`` draws."""
+    from scipy import stats  # takes a second: only where there is a majority to find
+
     return stats.binom.pmf(np.arange(num + 1), num, share)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from harness.reports.statistics import LEVEL, Floats, finite
+from harness.reports.values import LEVEL, Floats, finite
 
 BOOTSTRAP_SAMPLES = 1_000
 IQM_TAIL = 0.25

@@ -14,8 +14,9 @@ from functools import lru_cache
 import pandas as pd
 
 from harness.reports.formats import number
-from harness.reports.statistics import TIE, Floats, area_under_curve
+from harness.reports.statistics import area_under_curve
 from harness.reports.study import Study
+from harness.reports.values import TIE, Floats
 
 COSTS = (
     *("spent_flops", "executed_flops", "eval_flops", "discarded_flops"),

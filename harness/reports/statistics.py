@@ -9,18 +9,15 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import optimize, stats
 
-LEVEL = 0.95
+from harness.reports.values import LEVEL, TIE, Floats, finite
+
 POWER = 0.8
 EXACT_LIMIT = 14
 """Sign flips are enumerated up to this many non-zero differences (2**14 = 16,384)."""
 FLIP_SAMPLES = 20_000
-TIE = 1e-12
-"""Two sums of signed differences within this relative distance are equal."""
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -221,11 +218,3 @@ def carry_forward(x: ArrayLike, y: ArrayLike, grid: ArrayLike) -> Floats:
         raise ValueError(f"carrying forward needs one y per x and x not decreasing, got x={axis.tolist()}")
     index = np.searchsorted(axis, np.asarray(grid, np.float64), side="right") - 1
     return np.where(index >= 0, values[np.maximum(index, 0)], math.nan) if axis.size else np.full(index.shape, math.nan)
-
-
-def finite(values: ArrayLike) -> Floats:
-    """Return a 1-d float64 array; raise ValueError if an entry is NaN or infinite."""
-    array = np.asarray(values, np.float64)
-    if array.ndim != 1 or not np.all(np.isfinite(array)):
-        raise ValueError(f"expected a 1-d array of finite numbers, got {array.tolist()}")
-    return array

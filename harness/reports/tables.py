@@ -14,8 +14,8 @@ from harness.reports.formats import Table, number
 from harness.reports.ranking import rank_table
 from harness.reports.resampling import interquartile_mean, probability_of_improvement, stratified_bootstrap
 from harness.reports.scores import completion, outcomes, troubles
-from harness.reports.statistics import Floats
 from harness.reports.study import Study
+from harness.reports.values import Floats
 
 NOT_REPRODUCIBLE = "wall-clock, not reproducible"
 _SECONDS = ("seconds", "train_seconds", "eval_seconds")

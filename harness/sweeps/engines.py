@@ -13,7 +13,7 @@ from harness.sweeps.run_folder import RunFolder
 
 __all__ = ["DEFAULT_ENGINE", "Engine", "Notify", "execute", "load_engine"]
 
-DEFAULT_ENGINE = "harness.engine.train:run_cell"
+DEFAULT_ENGINE = "harness.engine.cells:run_cell"
 Notify = Callable[[dict[str, Any]], None]
 
 

@@ -12,9 +12,9 @@ from tiny_engine import cell, double, free_run, make_config, needs, plugin, roll
 from tiny_engine import update as train_on
 
 import objectives
+from harness.engine.cells import RunFailed
 from harness.engine.infra import TooManyUnscored, check_scored, explain, tally, verdicts
 from harness.engine.recorder import _rollout_metrics
-from harness.engine.train import RunFailed
 from objectives.base import select_rows
 from objectives.reference_engine import Case, one_step, random_case
 from tasks.base import Score

@@ -16,6 +16,7 @@ from harness.compatibility import check_run
 from harness.config.errors import UserError
 from harness.engine import backtrack, train
 from harness.engine import update as update_module
+from harness.engine.cells import RunFailed
 from harness.engine.estimate import estimate_cell
 from harness.engine.identity import identity
 from harness.engine.infra import TooManyUnscored
@@ -24,7 +25,6 @@ from harness.engine.metrics import StepMetrics
 from harness.engine.passes import forward_work, old_logprobs, pass_rows, score_rows
 from harness.engine.rollout import collect
 from harness.engine.run import build_run
-from harness.engine.train import RunFailed
 from objectives import Origin
 from tasks.base import Score
 

@@ -11,10 +11,10 @@ import objectives
 from harness.config.errors import CorruptRecordError
 from harness.engine import ledger as ledger_module
 from harness.engine import recorder, rollout, train
+from harness.engine.cells import RunFailed
 from harness.engine.estimate import estimate_cell
 from harness.engine.ledger import Ledger
 from harness.engine.optimizer import Optimizer
-from harness.engine.train import RunFailed
 from harness.sweeps.run_folder import RunFolder
 from objectives import trust_region
 

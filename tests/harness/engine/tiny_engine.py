@@ -12,7 +12,9 @@ import objectives
 import tasks
 from harness.config.loading import resolve_run
 from harness.engine import train
+from harness.engine.cells import run_cell
 from harness.engine.flops import ModelShape
+from harness.engine.identity import identity
 from harness.engine.lag import next_in_turn
 from harness.engine.ledger import Ledger
 from harness.engine.logprobs import score_responses
@@ -171,8 +173,8 @@ def double(run):
 
 def cell(config, folder, notify=lambda _: None):
     """Run a cell to its end in ``folder``."""
-    with RunFolder.open(folder, train.identity(config)) as opened:
-        train.run_cell(config, opened, notify)
+    with RunFolder.open(folder, identity(config)) as opened:
+        run_cell(config, opened, notify)
 
 
 def digests(folder):
