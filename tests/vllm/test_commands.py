@@ -100,8 +100,9 @@ def test_a_sweep_has_a_vllm_in_its_worker(tmp_path):
     assert cells["updates"].tolist() == [4, 4]
 
 
-def test_a_model_is_split_over_two_processes(trained, tmp_path):
-    words = ["sampler.tensor_parallel_size=2", "budget.amount=4", "eval.points=1"]
+@pytest.mark.parametrize("setting", ["sampler.tensor_parallel_size=2", "engine.processes=2"])
+def test_two_processes_share_a_model_or_the_work(trained, tmp_path, setting):
+    words = [setting, "budget.amount=4", "eval.points=1"]
     done = evengrad("train", trained[0], *words, "--out", tmp_path / "out")
     assert done.returncode == 0, done.stderr
     scores = []
