@@ -1,6 +1,6 @@
-"""Errors that a user can mend."""
+"""Errors that a user can mend, and the end of a run that failed."""
 
-__all__ = ["CorruptRecordError", "UserError"]
+__all__ = ["CorruptRecordError", "RunFailed", "UserError"]
 
 
 class UserError(ValueError):
@@ -9,3 +9,7 @@ class UserError(ValueError):
 
 class CorruptRecordError(UserError):
     """A file of a run that cannot be read as what it should be."""
+
+
+class RunFailed(Exception):  # noqa: N818 - the outcome of a run
+    """A run that ended as a recorded failure; the message is its cause."""

@@ -1,5 +1,6 @@
 """What a sweep needs of the engine. No torch and no transformers before a cell is run: plans are made without them."""
 
+from harness.config.errors import RunFailed
 from harness.config.schema import RunConfig
 from harness.engine.estimate import estimate_cell
 from harness.engine.identity import identity
@@ -7,10 +8,6 @@ from harness.sweeps.engines import Notify
 from harness.sweeps.run_folder import RunFolder
 
 __all__ = ["RunFailed", "estimate_cell", "identity", "run_cell"]
-
-
-class RunFailed(Exception):  # noqa: N818 - the outcome of a run
-    """A run that ended as a recorded failure; the message is its cause."""
 
 
 def run_cell(config: RunConfig, folder: RunFolder, notify: Notify) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from harness.engine.cells import RunFailed
+from harness.config.errors import RunFailed
 from harness.engine.checkpoint import policy_weights
 from harness.engine.evaluate import Evaluation, evaluate
 from harness.engine.experience import Experience

@@ -12,7 +12,7 @@ from tiny_engine import cell, double, free_run, make_config, needs, plugin, roll
 from tiny_engine import update as train_on
 
 import objectives
-from harness.engine.cells import RunFailed
+from harness.config.errors import RunFailed
 from harness.engine.infra import TooManyUnscored, check_scored, explain, tally, verdicts
 from harness.engine.recorder import _rollout_metrics
 from objectives.base import select_rows

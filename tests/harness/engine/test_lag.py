@@ -13,10 +13,9 @@ from tiny_engine import cell, digests, double, exact_norms, free_run, make_confi
 
 import objectives
 from harness.compatibility import check_run
-from harness.config.errors import UserError
+from harness.config.errors import RunFailed, UserError
 from harness.engine import backtrack, train
 from harness.engine import update as update_module
-from harness.engine.cells import RunFailed
 from harness.engine.estimate import estimate_cell
 from harness.engine.identity import identity
 from harness.engine.infra import TooManyUnscored

@@ -145,7 +145,8 @@ def test_a_run_of_two_processes_goes_on_after_a_kill_and_with_one(tmp_path):
 @pytest.mark.timeout(600)
 def test_what_a_plugin_prints_in_one_of_the_processes_is_no_answer(tmp_path):
     (tmp_path / "talkative.py").write_text(TALKATIVE)
-    finish(tmp_path, f"objective.name={tmp_path / 'talkative.py'}:Talkative", "budget.amount=1")
+    metrics, *_ = finish(tmp_path, f"objective.name={tmp_path / 'talkative.py'}:Talkative", "budget.amount=1")
+    assert metrics
 
 
 def test_a_world_of_another_size_is_refused():

@@ -8,10 +8,9 @@ from safetensors.torch import load_file
 from tiny_engine import cell, digests, make_config, needs, plugin
 
 import objectives
-from harness.config.errors import CorruptRecordError
+from harness.config.errors import CorruptRecordError, RunFailed
 from harness.engine import ledger as ledger_module
 from harness.engine import recorder, rollout, train
-from harness.engine.cells import RunFailed
 from harness.engine.estimate import estimate_cell
 from harness.engine.ledger import Ledger
 from harness.engine.optimizer import Optimizer
