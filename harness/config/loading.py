@@ -11,8 +11,10 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 from harness.config.errors import UserError
+from harness.config.inheritance import PLUGINS, inherited
 from harness.config.paths import resolve_paths
-from harness.config.schema import Plugin, RunConfig, SweepConfig
+from harness.config.schema import Plugin, RunConfig
+from harness.config.sweep import SweepConfig
 
 __all__ = [
     "apply_overrides",
@@ -26,7 +28,6 @@ __all__ = [
     "set_dotted",
 ]
 
-_PLUGINS = ("task", "objective", "trust_region")
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -80,7 +81,7 @@ def apply_overrides(tables: Mapping[str, Any], overrides: Mapping[str, Any]) -> 
             below = merged.get(key, {})
             if not isinstance(below, Mapping):
                 raise UserError(f"{key} = {below!r} should be a table")
-            renamed = key in _PLUGINS and value.get("name", ...) != below.get("name")
+            renamed = key in PLUGINS and value.get("name", ...) != below.get("name")
             merged[key] = apply_overrides({} if renamed and "name" in value else below, value)
         else:
             _forget_settings(merged, key, value)
@@ -132,7 +133,7 @@ def canonical_json(value: Any) -> str:
 def _forget_settings(tables: dict[str, Any], key: str, value: Any) -> None:
     """Empty the table of a plug-in if ``key`` is its name and ``value`` another one than before."""
     *parents, last = key.split(".")
-    if last != "name" or not parents or parents[-1] not in _PLUGINS:
+    if last != "name" or not parents or parents[-1] not in PLUGINS:
         return
     below: Any = tables
     for part in parents:
@@ -142,7 +143,7 @@ def _forget_settings(tables: dict[str, Any], key: str, value: Any) -> None:
 
 
 def _overridden(path: Path, overrides: Mapping[str, Any]) -> dict[str, Any]:
-    tables = resolve_paths(read_toml(path), path.parent)
+    tables = inherited(path, lambda file: resolve_paths(read_toml(file), file.parent))
     return apply_overrides(tables, resolve_paths(overrides, Path.cwd()))
 
 

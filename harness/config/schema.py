@@ -1,4 +1,4 @@
-"""What a run and a sweep are made of: pydantic models, every field with its unit. Imports no torch.
+"""What a run is made of: pydantic models, every field with its unit. Imports no torch.
 
 A hand-written file is TOML, a resolved one JSON. Unknown keys are refused. Settings of an objective, a trust region
 or a task stand beside its name and are checked by the class itself when it is built.
@@ -14,7 +14,7 @@ from harness.config.parts import CorrectionConfig, PromptsConfig, ReplayConfig, 
 from harness.config.policies import PolicyConfig, TeacherConfig
 from harness.config.sampler import SamplerConfig
 
-__all__ = ["AXES", "LEAST_TEMPERATURE", "Arm", "Axis", "Plugin", "RunConfig", "SweepConfig"]
+__all__ = ["AXES", "LEAST_TEMPERATURE", "Axis", "Plugin", "RunConfig"]
 
 Axis = Literal["flops", "tokens", "updates", "seconds"]
 AXES: tuple[Axis, ...] = ("flops", "tokens", "updates", "seconds")
@@ -206,29 +206,3 @@ class RunConfig(Section):
                 f"{self.rollout.num_prompts}: a minibatch is made of whole groups"
             )
         return self
-
-
-class Arm(BaseModel):
-    """One column of a comparison: a name and the settings that make it, as tables or dotted keys of a run."""
-
-    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
-
-    name: str = Field(min_length=1)
-
-    @property
-    def overrides(self) -> dict[str, Any]:
-        """All keys but the name."""
-        return dict(self.model_extra or {})
-
-
-class SweepConfig(Section):
-    """A grid of runs: arms x axes x seeds over a common base."""
-
-    name: str = Field(min_length=1, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", description="name of the study")
-    description: str = ""
-    baseline: str | None = Field(None, description="arm that differences are taken to; the first one if not given")
-    seeds: list[int] = Field(min_length=1, description="paired: every arm runs with each of them")
-    workers: int = Field(2, ge=1, description="cells at a time, a process each")
-    base: dict[str, Any] = Field(default_factory=dict, description="a run's tables, common to all cells")
-    arms: list[Arm] = Field(min_length=1)
-    axes: dict[str, list[Any]] = Field(default_factory=dict, description="dotted key of a run -> its values")

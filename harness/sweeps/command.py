@@ -12,7 +12,8 @@ from tabulate import tabulate
 from harness.compatibility import check_run
 from harness.config.errors import UserError
 from harness.config.loading import load_run, load_sweep
-from harness.config.schema import RunConfig, SweepConfig
+from harness.config.schema import RunConfig
+from harness.config.sweep import SweepConfig
 from harness.sweeps.engines import DEFAULT_ENGINE, Engine, execute, load_engine
 from harness.sweeps.files import dump_json
 from harness.sweeps.grid import Cell, dump_config, expand, schedule

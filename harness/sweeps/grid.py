@@ -1,25 +1,22 @@
 """Expand a sweep into its cells: arms x axes x seeds. Pure: reads no file, starts nothing."""
 
-import itertools
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-
 from harness.config.errors import UserError
-from harness.config.loading import apply_overrides, is_setting, resolve_run
+from harness.config.loading import apply_overrides, resolve_run
 from harness.config.paths import file_and_class
-from harness.config.schema import Plugin, RunConfig, SweepConfig
+from harness.config.schema import RunConfig
+from harness.config.sweep import SweepConfig
+from harness.sweeps.axes import check_sweep, combinations, excluded, refuse_idle_exclusions, settings_of, value_label
 from harness.sweeps.files import dump_json, sha256_hex
 
 __all__ = ["Cell", "dump_config", "expand", "key_of", "schedule"]
 
-PLUGINS = ("task", "objective", "trust_region")
-_TABLES = (*PLUGINS, "policy")
 _KEY_LENGTH = 16
 
 
@@ -83,22 +80,27 @@ def expand(
         check: builds the run's plug-ins, raises UserError if it cannot, and says what tables show of them.
 
     Raises:
-        UserError: an axis is no setting, a run is not valid, or two cells are the same run.
+        UserError: an axis is no setting, a run is not valid, an exclusion says nothing, or two cells are the same run.
     """
-    _check_sweep(sweep)
+    check_sweep(sweep)
     cells: list[Cell] = []
+    idle = set(range(len(sweep.exclude)))
     for arm in sweep.arms:
-        for values in itertools.product(*sweep.axes.values()):
-            axes = dict(zip(sweep.axes, values, strict=True))
-            arm_label = " ".join([arm.name, *_describe_axes(axes, sweep, skip=("task", "policy"))])
-            tables = apply_overrides(apply_overrides(sweep.base, arm.overrides), axes)
+        for axes in combinations(sweep, arm):
+            arm_label = " ".join([arm.name, *_describe_axes(axes, skip=("task", "policy"))])
+            tables = reduce(apply_overrides, [sweep.base, arm.overrides, *settings_of(axes)])
             facts: Mapping[str, Any] | None = None
             for seed in sweep.seeds:
                 config = resolve_run({**tables, "seed": seed}, f"{sweep.name}, arm {arm_label}")
+                left_out = excluded(sweep, arm.name, axes, config)
+                idle -= set(left_out)
+                if left_out:
+                    continue
                 facts = _check(check, config, arm_label) if facts is None else facts
                 identity = identify(config)
-                labels = (arm_label, arm.name, _task_label(config, axes, sweep), _policy_label(config, axes, sweep))
+                labels = (arm_label, arm.name, _task_label(config, axes, sweep), _policy_label(config, axes))
                 cells.append(Cell(*labels, axes, config, identity, _key(identity, arm_label), facts))
+    refuse_idle_exclusions(sweep, idle)
     _refuse_duplicates(cells)
     return cells
 
@@ -110,57 +112,6 @@ def schedule(cells: Iterable[Cell]) -> list[Cell]:
     for cell in listed:
         position.setdefault(cell.seed, len(position))
     return sorted(listed, key=lambda cell: position[cell.seed])
-
-
-def _check_sweep(sweep: SweepConfig) -> None:
-    names = [arm.name for arm in sweep.arms]
-    for what, values in (("arm", names), ("seed", sweep.seeds)):
-        repeated = next((v for i, v in enumerate(values) if v in values[:i]), None)
-        if repeated is not None:
-            raise UserError(f"{sweep.name}: {what} {repeated!r} is there twice")
-    if sweep.baseline is not None and sweep.baseline not in names:
-        raise UserError(f"{sweep.name}: baseline {sweep.baseline!r} is no arm (arms: {', '.join(names)})")
-    for arm in sweep.arms:
-        if "seed" in arm.overrides:
-            raise UserError(f"{sweep.name}: arm {arm.name!r} sets seed; every arm runs with all of seeds")
-    if "seed" in sweep.base:
-        raise UserError(f"{sweep.name}: base.seed is set; list the seeds in seeds")
-    for key, values in sweep.axes.items():
-        _check_axis(sweep, key, values)
-
-
-def _check_axis(sweep: SweepConfig, key: str, values: list[Any]) -> None:
-    if key == "seed":
-        raise UserError(f"{sweep.name}: axes.seed: list the seeds in seeds")
-    if key not in _TABLES and not is_setting(key):
-        known = sorted(_setting_keys(RunConfig))
-        near = get_close_matches(key, known, n=3) or [k for k in known if k.split(".")[-1] == key.split(".")[-1]]
-        near = near or [k for k in known if get_close_matches(key, [k.split(".")[-1]])]
-        hint = f"; did you mean {' or '.join(near)}?" if near else f" (settings: {', '.join(known)})"
-        raise UserError(f"{sweep.name}: axis {key!r} is no setting{hint}")
-    if not values:
-        raise UserError(f"{sweep.name}: axis {key!r} has no values")
-    if any(value in values[:i] for i, value in enumerate(values)):
-        raise UserError(f"{sweep.name}: axis {key!r} has a value twice: {values}")
-    if key in _TABLES and not all(isinstance(value, dict) for value in values):
-        raise UserError(f"{sweep.name}: axis {key!r} takes tables, for instance [{{ name = {_example(values)} }}]")
-
-
-def _example(values: list[Any]) -> str:
-    return json.dumps(next((v for v in values if isinstance(v, str)), "..."))
-
-
-def _setting_keys(model: type[BaseModel], prefix: str = "") -> list[str]:
-    """Return the dotted keys of all settings; a plug-in and its name are both there."""
-    keys: list[str] = []
-    for name, item in model.model_fields.items():
-        kind = item.annotation
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            keys += [f"{prefix}{name}"] if kind is Plugin else []
-            keys += _setting_keys(kind, f"{prefix}{name}.")
-        else:
-            keys.append(f"{prefix}{name}")
-    return keys
 
 
 def _check(check: Callable[[RunConfig], Mapping[str, Any]], config: RunConfig, label: str) -> Mapping[str, Any]:
@@ -193,14 +144,18 @@ def _short(name: str) -> str:
     return Path(name).name if Path(name).is_absolute() else name
 
 
-def _describe_axes(axes: Mapping[str, Any], sweep: SweepConfig, skip: tuple[str, ...] = ()) -> list[str]:
-    """Return "learning_rate=0.0001" for every axis that is not below ``skip``; the full key where that is unclear."""
-    last = [key.split(".")[-1] for key in sweep.axes]
-    return [
-        f"{key.split('.')[-1] if last.count(key.split('.')[-1]) == 1 else key}={_show(value)}"
-        for key, value in axes.items()
-        if key.split(".")[0] not in skip
-    ]
+def _describe_axes(axes: Mapping[str, Any], beside: Iterable[str] = (), skip: tuple[str, ...] = ()) -> list[str]:
+    """Return "learning_rate=0.0001" for every axis that is not below ``skip``; the full key where that is unclear.
+
+    Args:
+        axes: axis -> value.
+        beside: axes whose names these are to be told from.
+        skip: first parts of keys.
+    """
+    last = [key.split(".")[-1] for key in {*axes, *beside}]
+    names = {key: key.split(".")[-1] if last.count(key.split(".")[-1]) == 1 else key for key in axes}
+    shown = {key: value for key, value in axes.items() if key.split(".")[0] not in skip}
+    return [f"{names[key]}={value_label(key, value) or _show(value)}" for key, value in shown.items()]
 
 
 def _task_label(config: RunConfig, axes: Mapping[str, Any], sweep: SweepConfig) -> str:
@@ -209,16 +164,16 @@ def _task_label(config: RunConfig, axes: Mapping[str, Any], sweep: SweepConfig) 
     named_alike = [v for v in sweep.axes.get("task", []) if table is not None and v.get("name") == table.get("name")]
     name = _show(table) if len(named_alike) > 1 else _short(config.task.name)
     below = {key: value for key, value in axes.items() if key.startswith("task.") and key != "task.name"}
-    return " ".join([name, *_describe_axes(below, sweep)])
+    return " ".join([name, *_describe_axes(below, axes)])
 
 
-def _policy_label(config: RunConfig, axes: Mapping[str, Any], sweep: SweepConfig) -> str:
+def _policy_label(config: RunConfig, axes: Mapping[str, Any]) -> str:
     """Return the policy's name and start, with its other settings where axes give it several."""
     policy = config.policy
     start = Path(policy.weights).stem if policy.weights else policy.warm_start or ""
     named = {f"policy.{name}" for name in ("name", "weights", "warm_start")}
     below = {key: value for key, value in axes.items() if key.startswith("policy.") and key not in named}
-    return " ".join([_short(policy.name) + (f"/{start}" if start else ""), *_describe_axes(below, sweep)])
+    return " ".join([_short(policy.name) + (f"/{start}" if start else ""), *_describe_axes(below, axes)])
 
 
 def _refuse_duplicates(cells: list[Cell]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.config.errors import UserError
-from harness.config.schema import SweepConfig
+from harness.config.sweep import SweepConfig
 from harness.sweeps.files import write_atomic
 from harness.sweeps.grid import Cell, dump_config
 from harness.sweeps.layout import SWEEP, cell_folder, is_study, read_sweep

@@ -3,7 +3,7 @@
 import pytest
 
 from harness.config.errors import UserError
-from harness.config.schema import SweepConfig
+from harness.config.sweep import SweepConfig
 from harness.sweeps.grid import expand, schedule
 
 

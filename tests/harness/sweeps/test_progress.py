@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from harness.config.schema import SweepConfig
+from harness.config.sweep import SweepConfig
 from harness.sweeps.grid import expand
 from harness.sweeps.local import Outcome
 from harness.sweeps.progress import Progress, describe_seconds
