@@ -160,14 +160,15 @@ def _train(options: argparse.Namespace) -> int:
 
 def _sweep(options: argparse.Namespace) -> int:
     from harness.config.loading import parse_assignments
-    from harness.sweeps.command import DEFAULT_FOLDER, plan_sweep, run_plan
+    from harness.sweeps.command import DEFAULT_FOLDER, run_sweep
+    from harness.sweeps.planning import plan_sweep
 
     plan = plan_sweep(options.sweep, parse_assignments(options.settings), options.engine)
     folder = options.out or DEFAULT_FOLDER / plan.sweep.name
     if options.dry_run:
         _say(plan.table(folder))
         return OK
-    return run_plan(plan, folder, _say, workers=options.workers, retry_failed=options.retry_failed)
+    return run_sweep(plan, folder, _say, workers=options.workers, retry_failed=options.retry_failed)
 
 
 def _report(options: argparse.Namespace) -> int:

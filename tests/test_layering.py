@@ -67,7 +67,7 @@ def test_module_imports_no_torch(module: str) -> None:
 
 def test_a_plan_is_made_without_transformers() -> None:
     program = (
-        "import sys; from pathlib import Path; from harness.sweeps.command import plan_sweep; "
+        "import sys; from pathlib import Path; from harness.sweeps.planning import plan_sweep; "
         "plan_sweep(Path('results/quick/sweep.toml'), {}); sys.exit('transformers' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False).returncode == 0

@@ -14,7 +14,16 @@ from harness.config.loading import is_setting
 from harness.config.schema import Plugin, RunConfig
 from harness.config.sweep import Arm, SweepConfig
 
-__all__ = ["check_sweep", "combinations", "excluded", "refuse_idle_exclusions", "setting", "settings_of", "value_label"]
+__all__ = [
+    "check_sweep",
+    "combinations",
+    "excluded",
+    "flat",
+    "refuse_idle_exclusions",
+    "setting",
+    "settings_of",
+    "value_label",
+]
 
 _TABLES = (*PLUGINS, "policy")
 _LABEL = "label"
@@ -40,7 +49,7 @@ def value_label(key: str, value: Any) -> str:
     """Return what tables call the value of a coupled axis, "" for the value of any other axis."""
     if not is_coupled(key):
         return ""
-    return value.get(_LABEL) or ",".join(f"{name.split('.')[-1]}={json.dumps(item)}" for name, item in _flat(value))
+    return value.get(_LABEL) or ",".join(f"{name.split('.')[-1]}={json.dumps(item)}" for name, item in flat(value))
 
 
 def is_coupled(key: str) -> bool:
@@ -127,7 +136,7 @@ def excluded(sweep: SweepConfig, arm: str, axes: Mapping[str, Any], config: RunC
     return [
         number
         for number, table in enumerate(sweep.exclude)
-        if all(_matches(key, wanted, arm, axes, plain) for key, wanted in _flat(table))
+        if all(_matches(key, wanted, arm, axes, plain) for key, wanted in flat(table))
     ]
 
 
@@ -163,9 +172,10 @@ def setting(tables: Mapping[str, Any], key: str) -> Any:
     return value
 
 
-def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield (dotted key, value) of nested tables."""
     for key, value in table.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
+            yield from flat(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value

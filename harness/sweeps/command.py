@@ -1,8 +1,6 @@
 """What ``evengrad sweep`` and ``evengrad train`` do: plan, run what is not yet done, compact, report."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,70 +9,41 @@ from tabulate import tabulate
 
 from harness.compatibility import check_run
 from harness.config.errors import UserError
-from harness.config.loading import load_run, load_sweep
-from harness.config.schema import RunConfig
-from harness.config.sweep import SweepConfig
-from harness.sweeps.engines import DEFAULT_ENGINE, Engine, execute, load_engine
+from harness.config.loading import load_run
+from harness.sweeps.engines import execute, load_engine
 from harness.sweeps.files import dump_json
-from harness.sweeps.grid import Cell, dump_config, expand, schedule
-from harness.sweeps.layout import cell_folder, is_study, read_sweep
+from harness.sweeps.grid import schedule
+from harness.sweeps.layout import is_study, read_sweep
 from harness.sweeps.local import Outcome, run_cells
+from harness.sweeps.planning import Plan, tuned_plan
 from harness.sweeps.progress import Progress
 from harness.sweeps.records import read_json, read_status
 from harness.sweeps.study import StudyFolder, records_of
+from harness.sweeps.tuning import FOLDER, WORST, judge, write_tuning
 
-__all__ = ["DEFAULT_FOLDER", "Plan", "plan_sweep", "run_plan", "train", "write_reports"]
+__all__ = ["DEFAULT_FOLDER", "run_plan", "run_sweep", "train", "write_reports"]
 
 DEFAULT_FOLDER = Path("results/runs")
 Say = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class Plan:
-    """A checked sweep.
-
-    Attributes:
-        sweep: as asked.
-        cells: in the order of the sweep.
-        engine: "module:function".
-        estimates: key -> estimated cost of the cell.
-    """
-
-    sweep: SweepConfig
-    cells: list[Cell]
-    engine: str
-    estimates: Mapping[str, Any]
-
-    def table(self, folder: Path) -> str:
-        """Return the cells with their estimated cost and their status in ``folder``."""
-        heads = ("arm", "task", "policy", "seed", "status", "FLOPs", "iterations", "updates", "key")
-        rows = [
-            (
-                *(cell.arm, cell.task, cell.policy, cell.seed, read_status(cell_folder(folder, cell.key))["status"]),
-                *(_number(estimate.flops), _number(estimate.iterations), _number(estimate.updates), cell.key),
-            )
-            for cell, estimate in ((cell, self.estimates[cell.key]) for cell in self.cells)
-        ]
-        total = _number(sum(estimate.flops for estimate in self.estimates.values()))
-        text = tabulate(rows, heads, tablefmt="plain", disable_numparse=True)
-        return f"{text}\n{len(rows)} cells, {total} FLOPs estimated"
-
-
-def plan_sweep(path: Path, overrides: Mapping[str, Any], engine_spec: str = DEFAULT_ENGINE) -> Plan:
-    """Read a sweep file and check all of it; starts nothing and writes nothing.
+def run_sweep(plan: Plan, folder: Path, say: Say, **options: Any) -> int:
+    """Run the trials of a tuned sweep, choose, and run the sweep; of any other, run it (``run_plan``).
 
     Raises:
-        UserError: a setting, a plug-in, an axis or a budget cannot work; the arm is named.
+        UserError: as ``run_plan``; or a trial was not run to its end, and not because it diverged.
     """
-    sweep = load_sweep(path, overrides)
-    engine = load_engine(engine_spec)
-    cells = expand(sweep, engine.identity, check_run)
-    by_run: dict[str, Any] = {}
-    for cell in cells:
-        run = _without_seed(cell.config)
-        if run not in by_run:
-            by_run[run] = _estimated(engine, cell)
-    return Plan(sweep, cells, engine_spec, {cell.key: by_run[_without_seed(cell.config)] for cell in cells})
+    if plan.tuning is not None:
+        say(f"tuning: {len(plan.tuning.cells)} cells of trials in {folder / FOLDER}")
+        run_plan(plan.tuning, folder / FOLDER, say, **{**options, "report": False})
+        tuned = judge(plan.sweep, plan.tuning.cells, folder / FOLDER)
+        diverged = sum(found.num_diverged for found in tuned.judged)
+        if diverged:
+            say(f"tuning: {diverged} cells of trials diverged and count as the worst score, {WORST:g}")
+        plan = tuned_plan(plan, tuned)
+        for line in tuned.lines():
+            say(line)
+    return run_plan(plan, folder, say, **options)
 
 
 def run_plan(
@@ -198,7 +167,9 @@ def _report(plan: Plan, study: StudyFolder, say: Say) -> None:
     """Write the records, and of a sweep with any completed cell the tables and figures."""
     from harness.sweeps.compact import compact
 
-    compact(study.path)
+    records = compact(study.path)
+    if plan.tuned is not None:
+        write_tuning(records, plan.tuned.rows())
     if any(read_status(study.cell(cell.key))["status"] == "completed" for cell in plan.cells):
         say(f"{len(write_reports(study.path, study.path))} tables and figures in {study.path}")
 
@@ -215,18 +186,3 @@ def _conclude(plan: Plan, study: StudyFolder, outcomes: Mapping[str, Outcome], s
     say(tabulate(rows, ("failed arm", "task", "policy", "seed", "cause"), tablefmt="plain", disable_numparse=True))
     say("to run them again: the same command with --retry-failed")
     return 1
-
-
-def _number(value: float) -> str:
-    return "unknown" if math.isnan(value) else f"{value:.3g}"
-
-
-def _without_seed(config: RunConfig) -> str:
-    return dump_json({key: value for key, value in dump_config(config).items() if key != "seed"})
-
-
-def _estimated(engine: Engine, cell: Cell) -> Any:
-    try:
-        return engine.estimate(cell.config)
-    except UserError as error:
-        raise UserError(f"arm {cell.arm}: {error}") from error

@@ -71,6 +71,7 @@ def expand(
     sweep: SweepConfig,
     identify: Callable[[RunConfig], Mapping[str, Any]] = dump_config,
     check: Callable[[RunConfig], Mapping[str, Any]] = lambda _: {},
+    tuned: Callable[[str, Mapping[str, Any], int], Mapping[str, Any]] | None = None,
 ) -> list[Cell]:
     """Return the cells of a sweep in the order of its tables: arms, then axes, then seeds.
 
@@ -78,6 +79,7 @@ def expand(
         sweep: the sweep; an arm's settings win over its base, axes win over both.
         identify: gives what a run is a pure function of.
         check: builds the run's plug-ins, raises UserError if it cannot, and says what tables show of them.
+        tuned: gives the settings that tuning found for (arm, axes, seed); they win over all others.
 
     Raises:
         UserError: an axis is no setting, a run is not valid, an exclusion says nothing, or two cells are the same run.
@@ -91,12 +93,16 @@ def expand(
             tables = reduce(apply_overrides, [sweep.base, arm.overrides, *settings_of(axes)])
             facts: Mapping[str, Any] | None = None
             for seed in sweep.seeds:
-                config = resolve_run({**tables, "seed": seed}, f"{sweep.name}, arm {arm_label}")
+                source = f"{sweep.name}, arm {arm_label}"
+                config = resolve_run({**tables, "seed": seed}, source)
                 left_out = excluded(sweep, arm.name, axes, config)
                 idle -= set(left_out)
                 if left_out:
                     continue
-                facts = _check(check, config, arm_label) if facts is None else facts
+                found = tuned(arm.name, axes, seed) if tuned else {}
+                if found:
+                    config = resolve_run({**apply_overrides(tables, found), "seed": seed}, source)
+                facts = _check(check, config, arm_label) if facts is None or found else facts
                 identity = identify(config)
                 labels = (arm_label, arm.name, _task_label(config, axes, sweep), _policy_label(config, axes))
                 cells.append(Cell(*labels, axes, config, identity, _key(identity, arm_label), facts))

@@ -88,7 +88,7 @@ class StudyFolder:
 def _check_content(path: Path, sweep: SweepConfig, cells: Sequence[Cell]) -> list[str]:
     """Return the keys that are no longer in the sweep; raise if the folder is not this sweep's."""
     if not is_study(path):
-        strangers = sorted(f.name for f in path.iterdir() if f.name not in ("lock", f".{SWEEP}.tmp"))
+        strangers = sorted(f.name for f in path.iterdir() if f.name not in ("lock", "tuning", f".{SWEEP}.tmp"))
         if strangers:
             raise UserError(f"{path} is no sweep's folder (it holds {strangers[0]}): give another place with --out")
         return []

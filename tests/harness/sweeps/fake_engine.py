@@ -1,11 +1,13 @@
 """An engine for tests of the executor: no model, many records and checkpoints, deterministic but for timing.jsonl.
 
 The objective's settings make it misbehave: ``fail_at`` (a recorded failure), ``crash_at`` (an error nobody foresaw),
-``die_at`` (SIGKILL to itself, with a torn line behind it); a seed of 100 or more fails at iteration 2.
+``die_at`` (SIGKILL to itself, with a torn line behind it); a seed of 100 or more fails at iteration 2. With FAKE_BEST,
+a learning rate, the final scores say how near it the run's is, and a run at ten times of it or more diverges.
 """
 
 import hashlib
 import json
+import math
 import os
 import signal
 import time
@@ -67,8 +69,15 @@ def run_cell(config, folder, notify):
             state |= {"iteration": iteration, "offsets": folder.flush()}
             folder.write_checked(CHECKPOINT, json.dumps(state).encode())
         notify({"fraction": iteration / total, "score": state["weight"], "iteration": iteration})
+    score = state["weight"]
+    if "FAKE_BEST" in os.environ:
+        distance = math.log10(config.update.learning_rate / float(os.environ["FAKE_BEST"]))
+        if distance >= 1:
+            folder.finish("failed", "loss is nan at update 1")
+            raise RunFailed("loss is nan at update 1")
+        score = math.exp(-abs(distance))
     for split in ("validation", "test"):
-        folder.append("evals", {**evaluation(config, total, state["weight"]), "split": split, "fraction": 1.0})
+        folder.append("evals", {**evaluation(config, total, score), "split": split, "fraction": 1.0})
     folder.append("timing", {"total": True, "seconds": time.monotonic(), "train_seconds": 1.0})
     weights = json.dumps(state["weight"]).encode() * 1000
     folder.write_atomic("weights.safetensors", weights)

@@ -7,8 +7,9 @@ import fake_engine
 
 from harness.config.errors import UserError
 from harness.config.loading import load_sweep
-from harness.sweeps.command import Plan, run_plan
+from harness.sweeps.command import run_plan
 from harness.sweeps.grid import expand
+from harness.sweeps.planning import Plan
 
 ENGINE = "fake_engine:run_cell"
 
