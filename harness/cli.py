@@ -94,6 +94,14 @@ def _add_sweep(commands: "Commands") -> None:
     command.add_argument("--dry-run", action="store_true", help="check everything, list the cells and their cost")
     command.add_argument("--workers", type=count, metavar="N", help="cells at a time; default: the file's workers")
     command.add_argument("--retry-failed", action="store_true", help="run cells again that failed before")
+    command.add_argument(
+        "--reuse",
+        type=Path,
+        action="append",
+        metavar="DIR",
+        help="take over cells that sweeps in DIR have completed; may be repeated; default: the folder of --out",
+    )
+    command.add_argument("--no-reuse", action="store_true", help="run every cell that is not completed in --out")
     command.set_defaults(run=_sweep)
 
 
@@ -168,7 +176,8 @@ def _sweep(options: argparse.Namespace) -> int:
     if options.dry_run:
         _say(plan.table(folder))
         return OK
-    return run_sweep(plan, folder, _say, workers=options.workers, retry_failed=options.retry_failed)
+    reuse = [] if options.no_reuse else options.reuse or [folder.parent]
+    return run_sweep(plan, folder, _say, workers=options.workers, retry_failed=options.retry_failed, reuse=reuse)
 
 
 def _report(options: argparse.Namespace) -> int:

@@ -18,6 +18,7 @@ from harness.sweeps.local import Outcome, run_cells
 from harness.sweeps.planning import Plan, tuned_plan
 from harness.sweeps.progress import Progress
 from harness.sweeps.records import read_json, read_status
+from harness.sweeps.reuse import studies_in, take_over
 from harness.sweeps.study import StudyFolder, records_of
 from harness.sweeps.tuning import FOLDER, WORST, judge, write_tuning
 
@@ -54,6 +55,7 @@ def run_plan(
     workers: int | None = None,
     retry_failed: bool = False,
     report: bool = True,
+    reuse: Sequence[Path] = (),
 ) -> int:
     """Run the cells that are not completed, write the records and the report.
 
@@ -64,6 +66,7 @@ def run_plan(
         workers: cells at a time; the sweep's own number if None.
         retry_failed: run cells again that failed before.
         report: whether to write records, tables and figures.
+        reuse: cells that sweeps in these folders have completed are copied, not run.
 
     Returns:
         The exit status: 1 if any cell failed, else 0.
@@ -74,6 +77,9 @@ def run_plan(
     with StudyFolder.open(folder, plan.sweep, plan.cells) as study:
         if study.dropped:
             say(f"{len(study.dropped)} cells of an earlier form of this sweep stay in {folder / 'cells'}, unreported")
+        taken = take_over(plan.cells, folder, [study for place in reuse for study in studies_in(place)])
+        if taken:
+            say(f"{len(taken)} of {len(plan.cells)} cells were completed by another sweep: copied")
         before = {cell.key: read_status(study.cell(cell.key)) for cell in plan.cells}
         settled = ("completed",) if retry_failed else ("completed", "failed")
         todo = schedule(cell for cell in plan.cells if before[cell.key]["status"] not in settled)
