@@ -119,8 +119,8 @@ def _plain(value: object) -> str:
 
 def _notes(edges: list[str]) -> list[str]:
     notes = [
-        "Validation scores on the tuning seeds, mean over what was not tuned apart; a diverged cell counts 0. Every arm "
-        "has the same number of quasi-random trials, and its settings as declared as one more.",
+        "Validation scores on the tuning seeds, mean over what was not tuned apart; a diverged cell counts 0. Every "
+        "arm has the same number of quasi-random trials, and its settings as declared as one more.",
         "Tuned is the best of trials and settings as declared, and biased upwards for that: the comparison is on other "
         "seeds and on test. Best of n: expected best of n of the trials. Lowest and SD: over the trials.",
     ]

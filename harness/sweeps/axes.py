@@ -99,10 +99,11 @@ def _check_axis(sweep: SweepConfig, key: str, values: Sequence[Any]) -> None:
 def _check_coupled(sweep: SweepConfig, key: str, values: Sequence[Any]) -> None:
     """Refuse an axis that is no setting, unless its values are tables of settings and its name is like no setting's."""
     known = sorted(_setting_keys(RunConfig))
-    near = get_close_matches(key, known, n=3) or [k for k in known if k.split(".")[-1] == key.split(".")[-1]]
-    near = near or [k for k in known if get_close_matches(key, [k.split(".")[-1]])]
+    near = get_close_matches(key, known, n=3)
     tables = all(isinstance(value, dict) and set(value) - {_LABEL} for value in values)
     if near or not tables or "." in key:
+        near = near or [k for k in known if k.split(".")[-1] == key.split(".")[-1]]
+        near = near or [k for k in known if get_close_matches(key, [k.split(".")[-1]])]
         hint = f"; did you mean {' or '.join(near)}?" if near else f" (settings: {', '.join(known)})"
         raise UserError(
             f"{sweep.name}: axis {key!r} is no setting{hint}; an axis with another name takes tables of settings that "

@@ -45,9 +45,17 @@ class Plan:
     tuning: "Plan | None" = None
     tuned: Tuned | None = None
 
-    def table(self, folder: Path) -> str:
-        """Return the cells with their estimated cost, their status in ``folder``, and how long they may take."""
-        parts = [] if self.tuning is None else [f"[tuning]\n{self.tuning.table(folder / FOLDER)}\n\n[sweep]"]
+    def table(self, folder: Path, beside: Path | None = None) -> str:
+        """Return the cells with their estimated cost, their status in ``folder``, and how long they may take.
+
+        Args:
+            folder: of the sweep.
+            beside: where studies are whose cells say how long one takes; the folder around ``folder`` if None.
+        """
+        beside = beside or folder.parent
+        parts = []
+        if self.tuning is not None:
+            parts = [f"[tuning]\n{self.tuning.table(folder / FOLDER, beside)}\n\n[sweep]"]
         rows = []
         for cell in self.cells:
             estimate = self.estimates[cell.key]
@@ -58,15 +66,15 @@ class Plan:
         heads = ("arm", "task", "policy", "seed", "status", "FLOPs", "iterations", "updates", "key")
         text = tabulate(rows, heads, tablefmt="plain", disable_numparse=True)
         total = _number(sum(estimate.flops for estimate in self.estimates.values()))
-        return "\n".join([*parts, text, f"{len(rows)} cells, {total} FLOPs estimated, {self._time(folder)}"])
+        return "\n".join([*parts, text, f"{len(rows)} cells, {total} FLOPs estimated, {self._time(folder, beside)}"])
 
-    def _time(self, folder: Path) -> str:
-        rates = recorded_rates(folder.parent)
+    def _time(self, folder: Path, beside: Path) -> str:
+        rates = recorded_rates(beside)
         left = [c for c in self.cells if read_status(cell_folder(folder, c.key))["status"] != "completed"]
         seconds = [self.estimates[c.key].flops * rates.get((c.task, c.policy), math.nan) for c in left]
         if not all(map(math.isfinite, seconds)):
-            return f"time unknown (no cell of such a task and policy is recorded in {folder.parent})"
-        return f"about {span(math.fsum(seconds) / self.sweep.workers)} at the rate of cells recorded in {folder.parent}"
+            return f"time unknown (no cell of such a task and policy is recorded in {beside})"
+        return f"about {span(math.fsum(seconds) / self.sweep.workers)} at the rate of cells recorded in {beside}"
 
 
 def plan_sweep(path: Path, overrides: Mapping[str, Any], engine_spec: str = DEFAULT_ENGINE) -> Plan:

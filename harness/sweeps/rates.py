@@ -14,10 +14,10 @@ def recorded_rates(folder: Path) -> dict[tuple[str, str], float]:
     """Return the median of seconds a useful FLOP, evaluation included, of completed cells by (task, policy).
 
     Args:
-        folder: the records of every study in it are read.
+        folder: the records of every study in it, and of its trials, are read.
     """
     found: dict[tuple[str, str], list[float]] = {}
-    for records in sorted(folder.glob("*/records")):
+    for records in sorted([*folder.glob("*/records"), *folder.glob("*/*/records")]):
         seconds = {row["cell"]: row["seconds"] for row in _rows(records / "timing.csv")}
         for row in _rows(records / "cells.csv"):
             spent, taken = (

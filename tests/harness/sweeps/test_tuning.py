@@ -14,6 +14,7 @@ from harness.config.errors import UserError
 from harness.config.sweep import Range, SweepConfig
 from harness.sweeps.grid import expand
 from harness.sweeps.layout import read_sweep
+from harness.sweeps.rates import recorded_rates, span
 from harness.sweeps.search import at_edge, points
 from harness.sweeps.trials import trial_sweep, trials_of
 
@@ -207,3 +208,18 @@ def test_a_search_that_cannot_be_is_refused(changes, message):
 def test_a_search_that_does_not_fit_the_sweep_is_refused(changes, message):
     with pytest.raises(UserError, match=message):
         trials_of(sweep_of(**changes))
+
+
+def test_recorded_cells_say_how_long_a_sweep_will_take(tmp_path, monkeypatch, capsys):
+    _, out = run(tmp_path, monkeypatch)
+    seconds = {row["cell"]: float(row["seconds"]) for row in csv.DictReader((out / "records/timing.csv").open())}
+    rates = recorded_rates(tmp_path)
+    assert rates.keys() == {("arithmetic", "tiny"), ("synthesis", "tiny")}
+    assert min(seconds.values()) / 3e6 <= rates["arithmetic", "tiny"] <= max(seconds.values()) / 3e6
+    capsys.readouterr()
+    run(tmp_path, monkeypatch, "--dry-run", "name=other", "--out", str(tmp_path / "other"))
+    assert f"at the rate of cells recorded in {tmp_path}" in capsys.readouterr().out
+
+
+def test_times_are_told_in_words():
+    assert [span(s) for s in (12.2, 119, 420, 12600)] == ["12 s", "119 s", "7 min", "3.5 h"]
