@@ -20,10 +20,7 @@ def recorded_rates(folder: Path) -> dict[tuple[str, str], float]:
     for records in sorted([*folder.glob("*/records"), *folder.glob("*/*/records")]):
         seconds = {row["cell"]: row["seconds"] for row in _rows(records / "timing.csv")}
         for row in _rows(records / "cells.csv"):
-            spent, taken = (
-                _positive(row, "spent_flops"),
-                _positive({"seconds": seconds.get(row["cell"], "")}, "seconds"),
-            )
+            spent, taken = _positive(row.get("spent_flops")), _positive(seconds.get(row["cell"]))
             if row["status"] == "completed" and spent and taken:
                 found.setdefault((row["task"], row["policy"]), []).append(taken / spent)
     return {kind: statistics.median(rates) for kind, rates in found.items()}
