@@ -66,8 +66,8 @@ class CodeTask(DataTask):
     """A task over published programming problems.
 
     Attributes:
-        timeout_seconds: from the start of a program to its end, with all its tests; of one run where it reads standard
-            input. Half of it may be computing time, so that a busy machine stops no program that another would not.
+        timeout_seconds: of computing for a program with all its tests, or for one run where it reads standard input;
+            and from its start to its end where it waits. One that computes on a busy machine has four times as long.
         memory_bytes: heap of a program.
         tier: "cpython", the sandbox whose verdicts are Python's, or "monty" for machines without its locks.
         partial_credit: a response that passes some tests earns their share, below 1; else only all of them pay.
@@ -92,7 +92,7 @@ class CodeTask(DataTask):
     def limits(self) -> Limits:
         """Return what a program may use."""
         return Limits(
-            seconds=self.timeout_seconds / 4,  # text and calls each
+            seconds=self.timeout_seconds / 2,  # of text and calls each
             wall_seconds=self.timeout_seconds,
             memory_bytes=self.memory_bytes,
             recursion=1000,

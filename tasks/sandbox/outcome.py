@@ -12,6 +12,8 @@ _MAX_DEPTH = 32
 _REASON_CHARACTERS = 160
 _MAX_INTEGER_BITS = 4096  # an int that prints without the interpreter's limit on digits
 
+_STARVED_FACTOR = 4
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -21,7 +23,8 @@ class Limits:
         seconds: computing time of the program text, and again of all its calls together; generous, since a loaded
             machine must not turn a right program into a wrong one. CPU time under CPython, where text and calls share
             twice as much; wall clock of the interpreter alone under Monty.
-        wall_seconds: under CPython, from start to end; what a program that waits is stopped by.
+        wall_seconds: under CPython, from start to end; what a program that waits is stopped by. One that computes on a
+            busy machine has ``starved_seconds``.
         memory_bytes: heap of the interpreter; under CPython address space beyond the interpreter's own.
         recursion: calls on the stack.
         print_bytes: output; under Monty, where it is thrown away, more counts as too much memory.
@@ -34,6 +37,11 @@ class Limits:
     recursion: int = 200
     print_bytes: int = 65_536
     values: int = 20_000
+
+    @property
+    def starved_seconds(self) -> float:
+        """Seconds from start to end for a program that computes and has to share its CPU with others."""
+        return _STARVED_FACTOR * self.wall_seconds
 
 
 @dataclass(frozen=True)

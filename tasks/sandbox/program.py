@@ -53,7 +53,7 @@ class Program:
         finally:
             if given >= 0:
                 os.close(given)
-        patience = struct.pack("ll", int(limits.wall_seconds + _GRACE_SECONDS), 0)
+        patience = struct.pack("ll", int(limits.starved_seconds + _GRACE_SECONDS), 0)
         self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, patience)
         self._ended: Failure | None = None
 
@@ -126,12 +126,9 @@ class Program:
         """Bring the process to its end; return what that end means for the program."""
         self._channel.close()
         cause = str(self._host.report(_GRACE_SECONDS)["cause"])
-        if cause in ("cpu", "wall", *_TIME_SIGNALS):
-            used = (
-                f"{2 * self._limits.seconds:g} s of computing"
-                if cause != "wall"
-                else f"{self._limits.wall_seconds:g} s"
-            )
+        if cause in ("cpu", "wall", "starved", *_TIME_SIGNALS):
+            waited = {"wall": self._limits.wall_seconds, "starved": self._limits.starved_seconds}
+            used = f"{waited[cause]:g} s" if cause in waited else f"{2 * self._limits.seconds:g} s of computing"
             self._ended = Failure("timeout", f"stopped after {used}")
         elif cause in _MEMORY_SIGNALS:
             self._ended = Failure("memory", "no memory left")

@@ -92,6 +92,7 @@ class _Server:
         request = {
             "cpu_seconds": 2 * limits.seconds,
             "wall_seconds": limits.wall_seconds,
+            "starved_seconds": limits.starved_seconds,
             "memory_bytes": limits.memory_bytes,
             "print_bytes": limits.print_bytes,
             "recursion": limits.recursion,

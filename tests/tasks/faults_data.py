@@ -11,7 +11,7 @@ DATA = [
     ("code_task.py", "if language.lower() not in _PYTHON:", "if False:", "a block of any language is a program"),
     ("code_task.py", "if language.lower() not in _PYTHON:", "if language not in _PYTHON:", "a block of Python in capitals is none"),
     ("code_task.py", "    if len(response) > _MAX_RESPONSE:\n", "    if False:\n", "a program of any length is run"),
-    ("code_task.py", "            seconds=self.timeout_seconds / 4,", "            seconds=self.timeout_seconds * 4,", "computing time beyond the setting"),
+    ("code_task.py", "            seconds=self.timeout_seconds / 2,", "            seconds=self.timeout_seconds * 4,", "computing time beyond the setting"),
     ("code_task.py", "            wall_seconds=self.timeout_seconds,", "            wall_seconds=60.0,", "wall time beyond the setting"),
     ("code_task.py", "            memory_bytes=self.memory_bytes,\n", "", "the memory setting is ignored"),
     ("code_task.py", "share = passed / total if self.partial_credit else 0.0", "share = passed / total", "partial credit always"),

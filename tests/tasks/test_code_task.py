@@ -27,7 +27,7 @@ def test_a_long_response_is_refused_unread():
 
 def test_the_settings_are_the_limits_of_a_program():
     limits = tasks.make("programs", source="sample", timeout_seconds=2.0, memory_bytes=50_000_000).limits
-    assert (limits.seconds, limits.wall_seconds, limits.memory_bytes) == (0.5, 2.0, 50_000_000)
+    assert (limits.seconds, limits.wall_seconds, limits.memory_bytes) == (1.0, 2.0, 50_000_000)
 
 
 def judged(results, total, **settings):

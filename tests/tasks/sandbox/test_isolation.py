@@ -362,6 +362,7 @@ def test_what_a_program_starts_where_it_can_ends_with_it(tmp_path, monkeypatch):
             Limits(seconds=30, wall_seconds=0.5),
             "stopped after 0.5 s",
         ),
+        ("while True: pass", Limits(seconds=30, wall_seconds=0.5), "stopped after 2 s"),
     ],
 )
 def test_computing_and_waiting_have_a_limit_each(pool, code, limits, reason):
@@ -369,6 +370,11 @@ def test_computing_and_waiting_have_a_limit_each(pool, code, limits, reason):
     (failed,) = run(pool, code, limits=limits)
     assert failed == Failure("timeout", reason)
     assert time.monotonic() - start < 8
+
+
+def test_a_program_that_computes_slowly_on_a_busy_machine_is_no_program_that_waits(pool):
+    code = "import time\nwhile time.process_time() < 0.6: pass"
+    assert run(pool, code, limits=Limits(seconds=5, wall_seconds=0.4)) == [None]
 
 
 def test_memory_and_recursion_have_the_limits_asked_for(pool):
