@@ -23,6 +23,7 @@ __all__ = ["main"]
 BAD_INPUT, INTERRUPTED = 2, 130
 _WORKLOADS = ("embedded", "smollm2", "sweep")
 _KINDS = ("objectives", "regions", "tasks", "policies", "figures")
+_EXECUTORS = ("local", "ray", "slurm")
 _ENGINE = "harness.engine.cells:run_cell"
 
 
@@ -94,6 +95,8 @@ def _add_sweep(commands: "Commands") -> None:
     command.add_argument("--dry-run", action="store_true", help="check everything, list the cells and their cost")
     command.add_argument("--workers", type=count, metavar="N", help="cells at a time; default: the file's workers")
     command.add_argument("--retry-failed", action="store_true", help="run cells again that failed before")
+    command.add_argument("--executor", choices=_EXECUTORS, help="what runs the cells; default: the file's, or local")
+    command.add_argument("--join", action="store_true", help="share the work of a sweep that runs in DIR already")
     command.set_defaults(run=_sweep)
 
 
@@ -162,12 +165,15 @@ def _sweep(options: argparse.Namespace) -> int:
     from harness.config.loading import parse_assignments
     from harness.sweeps.command import DEFAULT_FOLDER, plan_sweep, run_plan
 
-    plan = plan_sweep(options.sweep, parse_assignments(options.settings), options.engine)
+    settings = parse_assignments(options.settings)
+    if options.executor:
+        settings["executor.name"] = options.executor
+    plan = plan_sweep(options.sweep, settings, options.engine)
     folder = options.out or DEFAULT_FOLDER / plan.sweep.name
     if options.dry_run:
         _say(plan.table(folder))
         return OK
-    return run_plan(plan, folder, _say, workers=options.workers, retry_failed=options.retry_failed)
+    return run_plan(plan, folder, _say, workers=options.workers, retry_failed=options.retry_failed, join=options.join)
 
 
 def _report(options: argparse.Namespace) -> int:

@@ -1,6 +1,8 @@
 """What ``evengrad sweep`` and ``evengrad train`` do: plan, run what is not yet done, compact, report."""
 
 import math
+import os
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,17 +12,19 @@ from rich.console import Console
 from tabulate import tabulate
 
 from harness.compatibility import check_run
-from harness.config.errors import UserError
+from harness.config.errors import StorageError, UserError
 from harness.config.loading import load_run, load_sweep
 from harness.config.schema import RunConfig, SweepConfig
 from harness.sweeps.engines import DEFAULT_ENGINE, Engine, execute, load_engine
+from harness.sweeps.executors import check_executor, run_cells
 from harness.sweeps.files import dump_json
 from harness.sweeps.grid import Cell, dump_config, expand, schedule
 from harness.sweeps.layout import cell_folder, is_study, read_sweep
-from harness.sweeps.local import Outcome, run_cells
+from harness.sweeps.pool import Outcome
 from harness.sweeps.progress import Progress
 from harness.sweeps.records import read_json, read_status
-from harness.sweeps.study import StudyFolder, records_of
+from harness.sweeps.storage import writing
+from harness.sweeps.study import StudyFolder, enter, records_of
 
 __all__ = ["DEFAULT_FOLDER", "Plan", "plan_sweep", "run_plan", "train", "write_reports"]
 
@@ -83,6 +87,7 @@ def run_plan(
     *,
     workers: int | None = None,
     retry_failed: bool = False,
+    join: bool = False,
     report: bool = True,
 ) -> int:
     """Run the cells that are not completed, write the records and the report.
@@ -93,6 +98,7 @@ def run_plan(
         say: prints a line.
         workers: cells at a time; the sweep's own number if None.
         retry_failed: run cells again that failed before.
+        join: share the work of a sweep that another process runs in ``folder``; that one reports.
         report: whether to write records, tables and figures.
 
     Returns:
@@ -100,10 +106,12 @@ def run_plan(
 
     Raises:
         UserError: ``folder`` is not this sweep's, or a completed cell's records were damaged.
+        StorageError: a disk is full; the cells go on from their checkpoints when the same command is given again.
     """
-    with StudyFolder.open(folder, plan.sweep, plan.cells) as study:
-        if study.dropped:
-            say(f"{len(study.dropped)} cells of an earlier form of this sweep stay in {folder / 'cells'}, unreported")
+    check_executor(plan.sweep.executor)
+    with enter(folder, plan.sweep, plan.cells, join) as study:
+        for line in study.dropped_lines():
+            say(line)
         before = {cell.key: read_status(study.cell(cell.key)) for cell in plan.cells}
         settled = ("completed",) if retry_failed else ("completed", "failed")
         todo = schedule(cell for cell in plan.cells if before[cell.key]["status"] not in settled)
@@ -122,9 +130,17 @@ def run_plan(
                     log_folder=folder,
                     listener=progress,
                     engine=plan.engine,
+                    executor=plan.sweep.executor,
+                    retried=frozenset(cell.key for cell in todo if before[cell.key]["status"] == "failed"),
+                    log_prefix=f"worker-{socket.gethostname()}-{os.getpid()}-" if join else "worker-",
                 )
-        if report:
-            _report(plan, study, say)
+        study.check()
+        stopped = [outcome.cause for outcome in outcomes.values() if outcome.status == "stopped"]
+        if stopped:
+            raise StorageError(stopped[0])
+        if report and not join:
+            with writing(folder):
+                _report(plan, study, say)
         return _conclude(plan, study, outcomes, say)
 
 

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.sweeps.grid import Cell
-from harness.sweeps.local import Outcome
+from harness.sweeps.pool import Outcome
 
 __all__ = ["Progress", "describe_seconds"]
 
@@ -91,6 +91,12 @@ class Progress:
         """The cell's worker died."""
         self._running.pop(cell.key)
         self._say(f"{cell.label}: {cause}; it goes on from its last checkpoint")
+
+    def waits(self, cell: Cell, cause: str) -> None:
+        """Another process runs the cell; ``cause`` is empty if that was said before."""
+        self._running.pop(cell.key)
+        if cause:
+            self._say(f"{cell.label}: {cause}; it is looked at again")
 
     def ended(self, cell: Cell, outcome: Outcome) -> None:
         """The cell is done."""

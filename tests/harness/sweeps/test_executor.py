@@ -25,7 +25,7 @@ arms = [{name = "a", objective = {name = "a"}}, {name = "b", objective = {name =
 base.budget = {axis = "updates", amount = 40}
 base.engine.checkpoint_every = 3
 """
-NOT_REPRODUCIBLE = ("timing.jsonl", "timing.csv", "lock")
+NOT_REPRODUCIBLE = ("timing.jsonl", "timing.csv")
 
 
 def write_sweep(folder, text=BASE):
@@ -63,7 +63,7 @@ def outputs(folder):
     return {
         str(f.relative_to(folder)): f.read_bytes()
         for f in files
-        if f.name not in NOT_REPRODUCIBLE and not f.name.startswith("worker-")
+        if f.name not in NOT_REPRODUCIBLE and not f.name.startswith("worker-") and f.parent.name != "lease"
     }
 
 
