@@ -14,7 +14,7 @@ class RayConfig(Section):
 
     address: str | None = Field(
         None,
-        description='"auto", "ray://host:10001" or "local"; RAY_ADDRESS, or else a cluster of this machine, if not given',
+        description='"auto" or "ray://host:10001"; RAY_ADDRESS, or else a cluster of this machine, if not given',
     )
     cpus: float | None = Field(None, gt=0, description="CPUs of a cell; engine.threads of the run if not given")
     gpus: float = Field(0, ge=0, description="GPUs of a cell")
@@ -44,7 +44,7 @@ class ExecutorConfig(Section):
     lease_seconds: float = Field(
         60,
         gt=0,
-        description="a process on another machine that is not heard of for so long counts as dead, and its cell goes on",
+        description="a process of another machine that is not heard of for so long counts as dead; its cell goes on",
     )
     ray: RayConfig = RayConfig()  # pyright: ignore[reportCallIssue]
     slurm: SlurmConfig = SlurmConfig()  # pyright: ignore[reportCallIssue]

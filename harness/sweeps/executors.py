@@ -21,8 +21,8 @@ def check_executor(executor: ExecutorConfig) -> None:
     module, extra = _EXTRAS.get(executor.name, ("", ""))
     if module and importlib.util.find_spec(module) is None:
         raise UserError(
-            f"executor {executor.name!r} needs {module}, which is not installed: pip install 'evengrad[{extra}]', or take "
-            "--executor local"
+            f"executor {executor.name!r} needs {module}, which is not installed: pip install 'evengrad[{extra}]', "
+            "or take --executor local"
         )
 
 

@@ -50,11 +50,27 @@ def run_job(engine: Engine, job: Mapping[str, Any], notify: Callable[[dict[str, 
 
 def run_job_of(engine: str, job: Mapping[str, Any]) -> dict[str, Any]:
     """Run a job of ``engine`` ("module:function") on a machine of a cluster; an error is its last message too."""
-    try:
-        return run_job(load_engine(engine), job, lambda _: None)
-    except Exception as error:  # noqa: BLE001 - it ends this job, not the worker, which a cluster gives other jobs
-        traceback.print_exc()
-        return {"event": "crashed", "cause": crash_cause(type(error), error, error.__traceback__)}
+    with _LastMessage() as last:
+        last.message = run_job(load_engine(engine), job, lambda _: None)
+    return last.message
+
+
+class _LastMessage:
+    """Makes an error that nobody foresaw a message: it ends a job, not the worker, which a cluster gives other jobs."""
+
+    message: dict[str, Any]
+
+    def __enter__(self) -> "_LastMessage":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if kind is None or not isinstance(error, Exception):
+            return False
+        traceback.print_exception(kind, error, trace)
+        self.message = {"event": "crashed", "cause": crash_cause(kind, error, trace)}
+        return True
 
 
 def crash_cause(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> str:

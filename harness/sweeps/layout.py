@@ -39,15 +39,15 @@ def read_sweep(folder: Path) -> dict[str, Any]:
     written = sweep.get("format", FORMAT)
     if written != FORMAT:
         raise UserError(
-            f"{folder} was written by a version of evengrad with records of format {written}, this one reads and writes "
-            f"format {FORMAT}: report it with that version, or give another place with --out"
+            f"{folder} was written by a version of evengrad with records of format {written}, this one reads and "
+            f"writes format {FORMAT}: report it with that version, or give another place with --out"
         )
     if "cells" not in sweep or "name" not in sweep:
         raise UserError(f"{folder / SWEEP} does not describe a sweep; give another place with --out")
     missing = sorted({name for cell in sweep["cells"] for name in _CELL_FIELDS if name not in cell})
     if missing:
         raise UserError(
-            f"{folder / SWEEP} was written by an older version of evengrad (its cells lack {', '.join(missing)}): report it "
-            "with that version, or give another place with --out"
+            f"{folder / SWEEP} was written by an older version of evengrad (its cells lack {', '.join(missing)}): "
+            "report it with that version, or give another place with --out"
         )
     return sweep

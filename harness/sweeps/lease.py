@@ -1,27 +1,30 @@
 """One writer of a folder at a time, on any file system that several machines share. Standard library only.
 
-``folder/lease/000007`` is held by the process that made it, the highest number counts. It is made by one atomic link, so of
-several that want it one gets it; a number is never used twice. Its holder writes a growing count of beats into it, and opens it
-by name each time: whoever takes over removes it, and the next beat or write of the former holder finds it gone.
+``folder/lease/000007`` is held by the process that made it, the highest number counts. It is made by one atomic link:
+of several that want it one gets it, and a number is never used twice. Its holder writes a growing count of beats into
+it, and opens it by name each time: whoever takes over removes it, and the former holder's next beat or write finds it
+gone.
 
 A holder is dead if its machine is this one and its process is gone, or if an observer has seen no change for
-``patience`` seconds of the observer's own monotonic clock. No clock is compared with another machine's, and no wall clock is read.
+``patience`` seconds of the observer's own monotonic clock. No clock is compared with another machine's, and no wall
+clock is read. A holder that was stopped between the last look at its lease and a rename, for longer than the patience,
+could still rename one file of the next holder's; its lines go to files that have no name any more
+(``RunFolder.truncate``).
 """
 
 import contextlib
 import errno
 import json
 import os
-import socket
 import threading
 import time
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from harness.config.errors import BusyError, LostLeaseError
 from harness.sweeps import files
+from harness.sweeps.holders import has_ended, lives_here, this_process
 
 __all__ = ["FOLDER", "PATIENCE_SECONDS", "Lease", "read_lease"]
 
@@ -71,10 +74,10 @@ class Lease:
                 alive = False
             holder = _parse(content)
             waited, silent = time.monotonic() - began, time.monotonic() - seen_at
-            known_alive = _is_known_alive(holder)
+            known_alive = lives_here(holder)
             expired = silent >= patience and not known_alive
-            if number == 0 or holder.get("released") or _is_dead(holder) or expired:
-                record = _new_record()
+            if number == 0 or holder.get("released") or has_ended(holder) or expired:
+                record = this_process()
                 if _claim(folder, number, record):
                     return cls(_file(folder, number + 1), record, patience)
                 seen = None
@@ -185,17 +188,6 @@ def _claim(folder: Path, last: int, record: Mapping[str, Any]) -> bool:
     return True
 
 
-def _new_record() -> dict[str, Any]:
-    return {
-        "owner": os.urandom(8).hex(),
-        "host": socket.gethostname(),
-        "machine": _machine(),
-        "pid": os.getpid(),
-        "started": _started(os.getpid()),
-        "beat": 0,
-    }
-
-
 def _format(record: Mapping[str, Any]) -> bytes:
     return json.dumps(record, sort_keys=True).encode().ljust(_SIZE - 1) + b"\n"
 
@@ -207,44 +199,3 @@ def _parse(content: bytes) -> dict[str, Any]:
     except ValueError:
         return {}
     return record if isinstance(record, dict) else {}
-
-
-@cache
-def _machine() -> str | None:
-    """Return what tells the process numbers of this machine from all others; None where there is nothing."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{socket.gethostname()} {boot} {os.stat('/proc/self/ns/pid').st_ino}"
-    except OSError:
-        return None
-
-
-def _started(pid: int) -> str | None:
-    """Return the kernel's start time of a process, "" of one that has ended and not been waited for, None if unknown."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return "" if fields[0] in "ZX" else fields[19]
-
-
-def _is_here(holder: Mapping[str, Any]) -> bool:
-    return holder.get("machine") is not None and holder["machine"] == _machine()
-
-
-def _is_dead(holder: Mapping[str, Any]) -> bool:
-    """Whether the holder was a process of this machine and is gone."""
-    if not _is_here(holder):
-        return False
-    try:
-        os.kill(holder["pid"], 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        pass
-    now = _started(holder["pid"])
-    return now is not None and now != holder["started"]
-
-
-def _is_known_alive(holder: Mapping[str, Any]) -> bool:
-    return _is_here(holder) and not _is_dead(holder)

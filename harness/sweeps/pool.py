@@ -62,8 +62,8 @@ class Crew(Protocol):
     def events(self, seconds: float) -> list[tuple[str, Message]]:
         """Return what happened to jobs, waiting at most ``seconds`` for it: pairs of a cell's key and a message.
 
-        Its "event" is "progress" ("fraction", "score"), or the last one of a job: "ended" ("status", "cause"), "crashed" by an
-        error nobody foresaw ("cause"), "busy" ("cause") or "died" ("cause").
+        Its "event" is "progress" ("fraction", "score"), or the last one of a job: "ended" ("status", "cause"),
+        "crashed" by an error nobody foresaw ("cause"), "busy" ("cause") or "died" ("cause").
         """
         ...
 
@@ -102,7 +102,7 @@ class Pool:
     def run(self, workers: int) -> None:
         """Run all cells, ``workers`` at a time; after a full disk no further one is begun, and has no outcome."""
         try:
-            while self._running or not self._stopped and (self.pending or self._busy):
+            while self._running or (not self._stopped and (self.pending or self._busy)):
                 self._look_at_busy()
                 while self.pending and len(self._running) < workers and not self._stopped:
                     self._start(self.pending.popleft())

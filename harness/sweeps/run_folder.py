@@ -73,6 +73,7 @@ class RunFolder:
                 files.remove_leftovers(path)
                 write_identity(path, identity)
                 if is_completed(path):
+                    files.remove(path / "checkpoint")  # the last thing that a run does; it may have been killed before
                     raise CompletedError(f"the cell in {path} is completed")
                 folder.write_atomic("status.json", b'{"cause":"","status":"running"}\n')
                 for name in STREAMS:

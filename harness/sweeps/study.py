@@ -118,8 +118,8 @@ class StudyFolder:
         theirs, ours = {cell["key"] for cell in read_sweep(path)["cells"]}, {cell.key for cell in cells}
         if theirs != ours:
             raise UserError(
-                f"the sweep in {path} has {len(theirs - ours)} cells that this one has not, and lacks {len(ours - theirs)} "
-                "of this one's: join it with the same file, settings and version"
+                f"the sweep in {path} has {len(theirs - ours)} cells that this one has not, and lacks "
+                f"{len(ours - theirs)} of this one's: join it with the same file, settings and version"
             )
         return cls(path, None, [])
 
