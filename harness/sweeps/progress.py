@@ -104,7 +104,7 @@ class Progress:
         self._work += 1 - (state.start or 0)
         if outcome.status == "completed":
             self._completed += 1
-        else:
+        elif outcome.status == "failed":
             self._failed += 1
         score = "" if state.score is None else f", score {state.score:.3f}"
         cause = f": {outcome.cause}" if outcome.cause else ""

@@ -66,11 +66,22 @@ def whole(tmp_path_factory):
 
 
 @pytest.mark.parametrize("how", ["kill", "full"])
+def test_a_cell_that_stops_before_a_change_of_a_file_goes_on_to_the_same_bytes(whole, tmp_path, monkeypatch, how):
+    stop_cell_at_each(whole, tmp_path, monkeypatch, how, every=3)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("how", ["kill", "full"])
 def test_a_cell_that_stops_before_any_change_of_a_file_goes_on_to_the_same_bytes(whole, tmp_path, monkeypatch, how):
+    stop_cell_at_each(whole, tmp_path, monkeypatch, how, every=1)
+
+
+def stop_cell_at_each(whole, tmp_path, monkeypatch, how, every):
     cell, expected, changes = whole
     monkeypatch.setenv("FAKE_LOG", str(tmp_path / "log"))
     assert changes > 100
-    for at in range(1, changes + 1):
+    for at in range(1, changes + 1, every):
         folder, log = tmp_path / f"{at}" / "cell", tmp_path / "log"
         log.write_text("")
         code = run_cell(cell, folder, at, how)
@@ -214,7 +225,7 @@ def test_a_limit_on_the_size_of_files_is_told_and_nothing_is_lost(whole, tmp_pat
     folder = tmp_path / "cell"
 
     def work():
-        faults.limit_file_size(2000)
+        faults.limit_file_size(6000)
         try:
             execute(load_engine(ENGINE), cell.config, folder, cell.identity, lambda _: None)
         except StorageError as error:
