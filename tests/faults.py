@@ -85,7 +85,7 @@ def fork(job, *, group=False):
         os._exit(code)
 
 
-def ended(pid, seconds=60):
+def ended(pid, seconds=300):
     """Wait for a forked process; return its exit status, negative for a signal."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

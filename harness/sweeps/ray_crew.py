@@ -3,6 +3,7 @@
 import logging
 import os
 import time
+from types import TracebackType
 from typing import Any
 
 import ray
@@ -32,19 +33,15 @@ class RayCrew:
         self._engine, self._settings = engine, settings
         self._jobs: dict[Any, Job] = {}
         self._looking_on = LookingOn()
-        try:
+        address = settings.address or os.environ.get("RAY_ADDRESS")
+        with _Connecting(address or "this machine"):
             ray.init(
-                address=settings.address,
+                address=address,
                 log_to_driver=False,
                 logging_level=logging.ERROR,
                 configure_logging=False,
-                include_dashboard=None if settings.address else False,
+                include_dashboard=None if address else False,
             )
-        except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-            reason = " ".join(str(error).split())
-            raise UserError(
-                f"no Ray cluster at {settings.address or os.environ.get('RAY_ADDRESS')}: {reason}"
-            ) from error
 
     def start(self, job: Job) -> None:
         """Submit a task; it waits until the cluster has room for it."""
@@ -81,3 +78,18 @@ class RayCrew:
         for reference in self._jobs:
             ray.cancel(reference, force=True)
         ray.shutdown()
+
+
+class _Connecting:
+    """Makes whatever Ray raises when it does not start or connect, plain ``Exception`` too, a UserError."""
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
+        if isinstance(error, Exception):
+            reason = " ".join(str(error).split())
+            raise UserError(f"no Ray cluster at {self._place}: {reason}") from error
