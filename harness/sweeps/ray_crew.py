@@ -2,6 +2,7 @@
 
 import logging
 import os
+import socket
 import time
 from types import TracebackType
 from typing import Any
@@ -17,6 +18,7 @@ from harness.sweeps.pool import Job, Message
 
 __all__ = ["RayCrew"]
 
+_CONNECT_SECONDS = 10
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
@@ -35,6 +37,7 @@ class RayCrew:
         self._looking_on = LookingOn()
         address = settings.address or os.environ.get("RAY_ADDRESS")
         with _Connecting(address or "this machine"):
+            _check_listens(address)
             ray.init(
                 address=address,
                 log_to_driver=False,
@@ -78,6 +81,13 @@ class RayCrew:
         for reference in self._jobs:
             ray.cancel(reference, force=True)
         ray.shutdown()
+
+
+def _check_listens(address: str | None) -> None:
+    """Raise OSError if nothing listens at "host:port" or "ray://host:port": Ray itself would try for minutes."""
+    host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
+    if colon and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
 
 
 class _Connecting:

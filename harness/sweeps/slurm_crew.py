@@ -64,7 +64,7 @@ class SlurmCrew:
                 **further,
             )
             self._jobs.append((self._executor.submit(run_job_of, self._engine, job), job))
-        except (FailedSubmissionError, OSError) as error:
+        except (FailedJobError, FailedSubmissionError, OSError) as error:
             raise UserError(f"sbatch refuses a job: {' '.join(str(error).split())}") from error
 
     def events(self, seconds: float) -> list[tuple[str, Message]]:

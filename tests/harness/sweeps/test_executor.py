@@ -52,8 +52,8 @@ def _hear_ctrl_c():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def finish(process):
-    out, err = process.communicate(timeout=60)
+def finish(process, seconds=120):
+    out, err = process.communicate(timeout=seconds)
     return process.returncode, out, err
 
 
