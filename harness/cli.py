@@ -23,6 +23,7 @@ __all__ = ["main"]
 BAD_INPUT, INTERRUPTED = 2, 130
 _WORKLOADS = ("embedded", "smollm2", "sweep")
 _KINDS = ("objectives", "regions", "tasks", "policies", "figures")
+_EXECUTORS = ("local", "ray", "slurm")
 _ENGINE = "harness.engine.cells:run_cell"
 
 
@@ -102,6 +103,8 @@ def _add_sweep(commands: "Commands") -> None:
         help="take over cells that sweeps in DIR have completed; may be repeated; default: the folder of --out",
     )
     command.add_argument("--no-reuse", action="store_true", help="run every cell that is not completed in --out")
+    command.add_argument("--executor", choices=_EXECUTORS, help="what runs the cells; default: the file's, or local")
+    command.add_argument("--join", action="store_true", help="share the work of a sweep that runs in DIR already")
     command.set_defaults(run=_sweep)
 
 
@@ -171,13 +174,17 @@ def _sweep(options: argparse.Namespace) -> int:
     from harness.sweeps.command import DEFAULT_FOLDER, run_sweep
     from harness.sweeps.planning import plan_sweep
 
-    plan = plan_sweep(options.sweep, parse_assignments(options.settings), options.engine)
+    settings = parse_assignments(options.settings)
+    if options.executor:
+        settings["executor.name"] = options.executor
+    plan = plan_sweep(options.sweep, settings, options.engine)
     folder = options.out or DEFAULT_FOLDER / plan.sweep.name
     if options.dry_run:
         _say(plan.table(folder))
         return OK
     reuse = [] if options.no_reuse else options.reuse or [folder.parent]
-    return run_sweep(plan, folder, _say, workers=options.workers, retry_failed=options.retry_failed, reuse=reuse)
+    chosen = {"workers": options.workers, "retry_failed": options.retry_failed, "join": options.join, "reuse": reuse}
+    return run_sweep(plan, folder, _say, **chosen)
 
 
 def _report(options: argparse.Namespace) -> int:

@@ -45,11 +45,11 @@ def command(*words: str) -> list[str]:
 
 def fingerprints(folder: Path) -> dict[str, str]:
     """Return the digest of every file that must be the same in every run of a sweep."""
-    kept = [file for file in sorted(folder.rglob("*")) if file.is_file() and file.name not in ("lock", "run.json")]
+    kept = [file for file in sorted(folder.rglob("*")) if file.is_file() and file.name != "run.json"]
     return {
         str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest()
         for file in kept
-        if "timing" not in file.name and file.suffix != ".log"
+        if "timing" not in file.name and file.suffix != ".log" and file.parent.name != "lease"
     }
 
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from harness.config.executor import ExecutorConfig
 from harness.config.parts import Section
 
 __all__ = ["Arm", "Range", "SweepConfig", "TuningConfig"]
@@ -77,6 +78,7 @@ class SweepConfig(Section):
     baseline: str | None = Field(None, description="arm that differences are taken to; the first one if not given")
     seeds: list[int] = Field(min_length=1, description="paired: every arm runs with each of them")
     workers: int = Field(2, ge=1, description="cells at a time, a process each")
+    executor: ExecutorConfig = ExecutorConfig()  # pyright: ignore[reportCallIssue]
     base: dict[str, Any] = Field(default_factory=dict, description="a run's tables, common to all cells")
     arms: list[Arm] = Field(min_length=1)
     axes: dict[str, list[Any]] = Field(

@@ -1,5 +1,7 @@
 """What ``evengrad sweep`` and ``evengrad train`` do: plan, run what is not yet done, compact, report."""
 
+import os
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,18 +10,20 @@ from rich.console import Console
 from tabulate import tabulate
 
 from harness.compatibility import check_run
-from harness.config.errors import UserError
+from harness.config.errors import StorageError, UserError
 from harness.config.loading import load_run
 from harness.sweeps.engines import execute, load_engine
+from harness.sweeps.executors import check_executor, run_cells
 from harness.sweeps.files import dump_json
 from harness.sweeps.grid import schedule
 from harness.sweeps.layout import is_study, read_sweep
-from harness.sweeps.local import Outcome, run_cells
 from harness.sweeps.planning import Plan, tuned_plan
+from harness.sweeps.pool import Outcome
 from harness.sweeps.progress import Progress
 from harness.sweeps.records import read_json, read_status
 from harness.sweeps.reuse import studies_in, take_over
-from harness.sweeps.study import StudyFolder, records_of
+from harness.sweeps.storage import writing
+from harness.sweeps.study import StudyFolder, enter, records_of
 from harness.sweeps.tuning import FOLDER, WORST, judge, write_tuning
 
 __all__ = ["DEFAULT_FOLDER", "run_plan", "run_sweep", "train", "write_reports"]
@@ -54,6 +58,7 @@ def run_plan(
     *,
     workers: int | None = None,
     retry_failed: bool = False,
+    join: bool = False,
     report: bool = True,
     reuse: Sequence[Path] = (),
 ) -> int:
@@ -65,6 +70,7 @@ def run_plan(
         say: prints a line.
         workers: cells at a time; the sweep's own number if None.
         retry_failed: run cells again that failed before.
+        join: share the work of a sweep that another process runs in ``folder``; that one reports.
         report: whether to write records, tables and figures.
         reuse: cells that sweeps in these folders have completed are copied, not run.
 
@@ -73,11 +79,14 @@ def run_plan(
 
     Raises:
         UserError: ``folder`` is not this sweep's, or a completed cell's records were damaged.
+        StorageError: a disk is full; the cells go on from their checkpoints when the same command is given again.
     """
-    with StudyFolder.open(folder, plan.sweep, plan.cells) as study:
-        if study.dropped:
-            say(f"{len(study.dropped)} cells of an earlier form of this sweep stay in {folder / 'cells'}, unreported")
-        taken = take_over(plan.cells, folder, [study for place in reuse for study in studies_in(place)])
+    check_executor(plan.sweep.executor)
+    with enter(folder, plan.sweep, plan.cells, join) as study:
+        for line in study.dropped_lines():
+            say(line)
+        others = [] if join else [other for place in reuse for other in studies_in(place)]
+        taken = take_over(plan.cells, folder, others)
         if taken:
             say(f"{len(taken)} of {len(plan.cells)} cells were completed by another sweep: copied")
         before = {cell.key: read_status(study.cell(cell.key)) for cell in plan.cells}
@@ -98,9 +107,17 @@ def run_plan(
                     log_folder=folder,
                     listener=progress,
                     engine=plan.engine,
+                    executor=plan.sweep.executor,
+                    retried=frozenset(cell.key for cell in todo if before[cell.key]["status"] == "failed"),
+                    log_prefix=f"worker-{socket.gethostname()}-{os.getpid()}-" if join else "worker-",
                 )
-        if report:
-            _report(plan, study, say)
+        study.check()
+        stopped = [outcome.cause for outcome in outcomes.values() if outcome.status == "stopped"]
+        if stopped:
+            raise StorageError(stopped[0])
+        if report and not join:
+            with writing(folder):
+                _report(plan, study, say)
         return _conclude(plan, study, outcomes, say)
 
 

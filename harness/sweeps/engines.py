@@ -8,6 +8,7 @@ from typing import Any
 
 from harness.config.errors import UserError
 from harness.config.schema import RunConfig
+from harness.sweeps.lease import PATIENCE_SECONDS
 from harness.sweeps.processes import Follower, launch, rank
 from harness.sweeps.run_folder import RunFolder
 
@@ -51,10 +52,21 @@ def load_engine(spec: str = DEFAULT_ENGINE) -> Engine:
     return Engine(spec, run_cell, module.identity, module.RunFailed, getattr(module, "estimate_cell", _estimate))
 
 
-def execute(engine: Engine, config: RunConfig, path: Path, identity: Mapping[str, Any], notify: Notify) -> None:
-    """Run a cell in its folder to its end; whatever stops it is recorded there, but for an interruption.
+def execute(
+    engine: Engine,
+    config: RunConfig,
+    path: Path,
+    identity: Mapping[str, Any],
+    notify: Notify,
+    patience_seconds: float = PATIENCE_SECONDS,
+) -> None:
+    """Run a cell in its folder to its end; whatever stops it is recorded there, but for what another start mends.
 
     A run of several processes is started as such, unless this is one of them.
+
+    Raises:
+        CompletedError: it is completed; BusyError: a living process runs it.
+        StorageError: the place cannot be written. LostLeaseError: another process has taken over.
     """
     if config.engine.processes > 1 and rank() is None:
         cause = launch(engine.spec, config, path, notify)
@@ -64,8 +76,13 @@ def execute(engine: Engine, config: RunConfig, path: Path, identity: Mapping[str
     if rank():
         engine.run_cell(config, Follower(), lambda _: None)
         return
-    with RunFolder.open(path, identity) as folder:
-        engine.run_cell(config, folder, notify)
+    with RunFolder.open(path, identity, patience_seconds=patience_seconds) as folder:
+
+        def tell(message: dict[str, Any]) -> None:
+            folder.tell(message)
+            notify(message)
+
+        engine.run_cell(config, folder, tell)
         if not folder.finished:
             raise RuntimeError("the engine returned and did not finish the cell")
 

@@ -1,4 +1,4 @@
-"""Run cells in worker processes of this machine; a worker that dies is replaced and its cell goes on."""
+"""Worker processes of this machine; one that dies is replaced when there is a further cell for it."""
 
 import contextlib
 import json
@@ -7,80 +7,15 @@ import queue
 import subprocess
 import sys
 import threading
-from collections import deque
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
 
-from harness.config.errors import UserError
-from harness.sweeps.engines import DEFAULT_ENGINE
-from harness.sweeps.grid import Cell, dump_config
-from harness.sweeps.run_folder import RunFolder
+from harness.sweeps.pool import Job, Message
 
-__all__ = ["Listener", "Outcome", "run_cells"]
+__all__ = ["LocalCrew"]
 
-MAX_ATTEMPTS = 3
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
-_TICK_SECONDS = 0.5
 _STOP_SECONDS = 5
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a cell ended: "completed" or "failed" with its cause."""
-
-    status: str
-    cause: str = ""
-
-
-class Listener(Protocol):
-    """Who wants to know how the cells go."""
-
-    def started(self, cell: Cell) -> None:
-        """A worker took the cell."""
-
-    def progressed(self, cell: Cell, message: Mapping[str, Any]) -> None:
-        """The cell is at ``fraction`` of its budget, with ``score`` if one is known."""
-
-    def put_back(self, cell: Cell, cause: str) -> None:
-        """The cell's worker died; another one goes on with it."""
-
-    def ended(self, cell: Cell, outcome: Outcome) -> None:
-        """The cell is done."""
-
-    def tick(self) -> None:
-        """Some time passed."""
-
-
-def run_cells(
-    cells: Iterable[Cell],
-    folders: Mapping[str, Path],
-    *,
-    workers: int,
-    log_folder: Path,
-    listener: Listener,
-    engine: str = DEFAULT_ENGINE,
-) -> dict[str, Outcome]:
-    """Run the cells, in their order, ``workers`` at a time.
-
-    Args:
-        cells: what to run.
-        folders: key -> folder of the cell.
-        workers: processes at a time; each has ``engine.threads`` threads of its cell.
-        log_folder: gets ``worker-0.log``, ...: what workers print.
-        listener: is told of everything, in this thread.
-        engine: "module:function".
-
-    Returns:
-        Key -> outcome, for every cell.
-    """
-    pool = _Pool(deque(cells), folders, log_folder, listener, engine)
-    try:
-        pool.run(workers)
-    finally:
-        pool.stop()
-    return pool.outcomes
 
 
 @dataclass(eq=False)
@@ -90,40 +25,53 @@ class _Worker:
     slot: int
     threads: int
     process: "subprocess.Popen[str]"
-    cell: Cell | None = None
+    key: str | None = None
     listener: threading.Thread = field(default_factory=threading.Thread)
 
 
-Event = tuple[_Worker, dict[str, Any] | None]
+class LocalCrew:
+    """Processes that take jobs on standard input; each has ``engine.threads`` threads of its cell."""
 
+    def __init__(self, engine: str, log_folder: Path, log_prefix: str = "worker-") -> None:
+        """Start nothing yet.
 
-@dataclass
-class _Pool:
-    pending: deque[Cell]
-    folders: Mapping[str, Path]
-    log_folder: Path
-    listener: Listener
-    engine: str
-    outcomes: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
-    attempts: dict[str, int] = field(default_factory=dict[str, int])
-    team: dict[int, _Worker] = field(default_factory=dict[int, _Worker])
-    hired: list[_Worker] = field(default_factory=list[_Worker])
-    events: "queue.Queue[Event]" = field(default_factory=queue.Queue)
+        Args:
+            engine: "module:function".
+            log_folder: gets ``worker-0.log``, ...: what workers print.
+            log_prefix: of these names.
+        """
+        self._engine, self._log_folder, self._log_prefix = engine, log_folder, log_prefix
+        self._team: dict[int, _Worker] = {}
+        self._hired: list[_Worker] = []
+        self._events: queue.Queue[tuple[_Worker, Message | None]] = queue.Queue()
 
-    def run(self, workers: int) -> None:
-        while self.pending or any(worker.cell for worker in self.team.values()):
-            for slot in range(workers):
-                if self.pending and (slot not in self.team or self.team[slot].cell is None):
-                    self._assign(slot)
-            with contextlib.suppress(queue.Empty):
-                self._handle(*self.events.get(timeout=_TICK_SECONDS))
-            self.listener.tick()
+    def start(self, job: Job) -> None:
+        """Give the job to an idle process, or to a new one."""
+        slot = next(n for n in range(len(self._team) + 1) if n not in self._team or self._team[n].key is None)
+        threads, worker = job["config"]["engine"]["threads"], self._team.get(slot)
+        if worker is None or worker.threads != threads:
+            if worker is not None:
+                _close_input(worker.process)
+            worker = self._team[slot] = self._hire(slot, threads)
+        worker.key = job["key"]
+        stdin = worker.process.stdin
+        assert stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it died: its end of file is on the way
+            stdin.write(json.dumps(job) + "\n")
+            stdin.flush()
+
+    def events(self, seconds: float) -> list[tuple[str, Message]]:
+        """Return what happened to jobs, after at most ``seconds``."""
+        with contextlib.suppress(queue.Empty):
+            worker, message = self._events.get(timeout=seconds)
+            return self._translated(worker, message)
+        return []
 
     def stop(self) -> None:
-        """End the workers; those in the middle of a cell leave it at its last checkpoint."""
-        for worker in self.hired:
+        """End the processes."""
+        for worker in self._hired:
             _close_input(worker.process)
-        for worker in self.hired:
+        for worker in self._hired:
             try:
                 worker.process.wait(_STOP_SECONDS)
             except subprocess.TimeoutExpired:
@@ -131,26 +79,20 @@ class _Pool:
                 worker.process.wait()
             worker.listener.join(_STOP_SECONDS)
 
-    def _assign(self, slot: int) -> None:
-        cell = self.pending.popleft()
-        threads = cell.config.engine.threads
-        worker = self.team.get(slot)
-        if worker is None or worker.threads != threads:
-            if worker is not None:
-                _close_input(worker.process)
-            worker = self.team[slot] = self._hire(slot, threads)
-        worker.cell = cell
-        job = {"key": cell.key, "folder": str(self.folders[cell.key]), "config": dump_config(cell.config)}
-        stdin = worker.process.stdin
-        assert stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it died: its end of file is on the way
-            stdin.write(json.dumps(job) + "\n")
-            stdin.flush()
-        self.listener.started(cell)
+    def _translated(self, worker: _Worker, message: Message | None) -> list[tuple[str, Message]]:
+        key = worker.key
+        if message is None:
+            if self._team.get(worker.slot) is worker:
+                del self._team[worker.slot]
+            code = worker.process.wait()
+            message = {"event": "died", "cause": f"signal {-code}" if code < 0 else f"exit status {code}"}
+        if message["event"] != "progress":
+            worker.key = None
+        return [] if key is None else [(key, message)]
 
     def _hire(self, slot: int, threads: int) -> _Worker:
-        log = self.log_folder / f"worker-{slot}.log"
-        command = [sys.executable, "-m", "harness.sweeps.worker", "--engine", self.engine, "--log", str(log)]
+        log = self._log_folder / f"{self._log_prefix}{slot}.log"
+        command = [sys.executable, "-m", "harness.sweeps.worker", "--engine", self._engine, "--log", str(log)]
         with log.open("ab") as errors:
             process = subprocess.Popen(
                 command,
@@ -162,46 +104,13 @@ class _Pool:
                 process_group=0,  # Ctrl-C is for the parent, who then ends its workers
             )
         worker = _Worker(slot, threads, process)
-        worker.listener = threading.Thread(target=_listen, args=(worker, self.events), daemon=True)
+        worker.listener = threading.Thread(target=_listen, args=(worker, self._events), daemon=True)
         worker.listener.start()
-        self.hired.append(worker)
+        self._hired.append(worker)
         return worker
 
-    def _handle(self, worker: _Worker, message: dict[str, Any] | None) -> None:
-        cell = worker.cell
-        if message is None:
-            if self.team.get(worker.slot) is worker:
-                del self.team[worker.slot]
-            if cell is not None:
-                self._bury(worker, cell)
-        elif cell is not None and message["event"] == "progress":
-            self.listener.progressed(cell, message)
-        elif cell is not None:
-            worker.cell = None
-            if message["event"] == "crashed":
-                _record_failure(self.folders[cell.key], cell, message["cause"])
-            self._end(cell, Outcome(message.get("status", "failed"), message["cause"]))
 
-    def _bury(self, worker: _Worker, cell: Cell) -> None:
-        """The worker of ``cell`` died: put the cell back, or give it up."""
-        worker.cell = None
-        code = worker.process.wait()
-        cause = f"signal {-code}" if code < 0 else f"exit status {code}"
-        self.attempts[cell.key] = self.attempts.get(cell.key, 0) + 1
-        if self.attempts[cell.key] < MAX_ATTEMPTS:
-            self.pending.appendleft(cell)
-            self.listener.put_back(cell, f"worker died ({cause})")
-            return
-        cause = f"worker died {MAX_ATTEMPTS} times ({cause})"
-        _record_failure(self.folders[cell.key], cell, cause)
-        self._end(cell, Outcome("failed", cause))
-
-    def _end(self, cell: Cell, outcome: Outcome) -> None:
-        self.outcomes[cell.key] = outcome
-        self.listener.ended(cell, outcome)
-
-
-def _listen(worker: _Worker, events: "queue.Queue[Event]") -> None:
+def _listen(worker: _Worker, events: "queue.Queue[tuple[_Worker, Message | None]]") -> None:
     assert worker.process.stdout is not None
     with worker.process.stdout as answers:
         for line in answers:
@@ -214,9 +123,3 @@ def _close_input(process: "subprocess.Popen[str]") -> None:
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError):
         process.stdin.close()
-
-
-def _record_failure(path: Path, cell: Cell, cause: str) -> None:
-    """Write a failure that the worker could not write; a folder that refuses is named by the outcome alone."""
-    with contextlib.suppress(UserError), RunFolder.open(path, cell.identity) as folder:
-        folder.finish("failed", cause)

@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> None:
         config, engine = RunConfig.model_validate_json(options.config), load_engine(options.engine)
         execute(engine, config, options.folder, engine.identity(config), say)
     except UserError as error:
-        say({"refusal": " ".join(str(error).split())})
+        say({"refusal": " ".join(str(error).split()), "kind": type(error).__name__})
         sys.exit(2)
 
 

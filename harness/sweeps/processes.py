@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.config.errors import UserError
+from harness.config.errors import BusyError, CompletedError, LostLeaseError, StorageError, UserError
 from harness.config.schema import RunConfig
 from harness.sweeps.records import Stream, read_status
 
@@ -22,6 +22,7 @@ __all__ = ["Follower", "launch", "rank"]
 
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 _LAST_LINES = 3
+_KINDS = {kind.__name__: kind for kind in (BusyError, CompletedError, LostLeaseError, StorageError)}
 
 
 def rank() -> int | None:
@@ -64,23 +65,24 @@ def launch(engine: str, config: RunConfig, path: Path, notify: Callable[[dict[st
     """Run a cell in ``config.engine.processes`` processes; return the cause of a failure, "" if it is completed.
 
     Raises:
-        UserError: bad input, or the folder is another process's.
+        UserError: bad input; of the kinds below if the folder is another process's or cannot be written.
         RuntimeError: the processes ended without a word.
     """
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += ["--nproc-per-node", str(config.engine.processes), "-m", "harness.sweeps.member"]
     command += ["--engine", engine, "--folder", str(path), "--config", config.model_dump_json()]
-    refusal = ""
+    refusal, kind = "", UserError
     with tempfile.TemporaryFile("w+") as log:
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, preexec_fn=_end_with_us) as job:
             assert job.stdout is not None
             for line in job.stdout:
                 message = json.loads(line)
                 refusal = message.get("refusal", refusal)
+                kind = _KINDS.get(message.get("kind"), kind)
                 if "fraction" in message:
                     notify(message)
         if refusal:
-            raise UserError(refusal)
+            raise kind(refusal)
         status = read_status(path)
         if job.returncode == 0 or status["status"] == "failed":
             return status["cause"]

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.sweeps.grid import Cell
-from harness.sweeps.local import Outcome
+from harness.sweeps.pool import Outcome
 
 __all__ = ["Progress", "describe_seconds"]
 
@@ -92,13 +92,19 @@ class Progress:
         self._running.pop(cell.key)
         self._say(f"{cell.label}: {cause}; it goes on from its last checkpoint")
 
+    def waits(self, cell: Cell, cause: str) -> None:
+        """Another process runs the cell; ``cause`` is empty if that was said before."""
+        self._running.pop(cell.key)
+        if cause:
+            self._say(f"{cell.label}: {cause}; it is looked at again")
+
     def ended(self, cell: Cell, outcome: Outcome) -> None:
         """The cell is done."""
         state = self._running.pop(cell.key)
         self._work += 1 - (state.start or 0)
         if outcome.status == "completed":
             self._completed += 1
-        else:
+        elif outcome.status == "failed":
             self._failed += 1
         score = "" if state.score is None else f", score {state.score:.3f}"
         cause = f": {outcome.cause}" if outcome.cause else ""

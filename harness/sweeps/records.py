@@ -86,6 +86,12 @@ def _parse(file: Path, number: int, line: bytes) -> dict[str, Any]:
 
 def _verify(path: Path, status: dict[str, Any]) -> None:
     """Raise unless every stream has the length and digest that a completed cell's status.json tells."""
+    unknown = [stream for stream in VERIFIED_STREAMS if stream not in status.get("streams", {})]
+    if unknown:
+        raise CorruptRecordError(
+            f"{path / 'status.json'} was written by an older version of evengrad (no digest of {', '.join(unknown)}); "
+            + _REMEDY.format(folder=path)
+        )
     for stream in VERIFIED_STREAMS:
         file = path / f"{stream}.jsonl"
         recorded = status.get("streams", {}).get(stream, {})

@@ -3,48 +3,24 @@
 config.json    what the cell is a pure function of
 metrics.jsonl, evals.jsonl, samples.jsonl, timing.jsonl    one record a line
 status.json    running | completed | failed, with cause, totals and digests
-lock           held by the process that writes; the kernel releases it, however that process ends
+lease/         says which process writes, see ``harness.sweeps.lease``
 """
 
-import fcntl
-import json
 import os
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
-from harness.config.errors import CorruptRecordError, UserError
-from harness.sweeps.files import dump_json, remove_leftovers, seal, sha256_hex, sync_folder, unseal, write_atomic
-from harness.sweeps.records import STREAMS, VERIFIED_STREAMS, Stream, read_json, read_status, read_stream
+from harness.config.errors import CompletedError, CorruptRecordError, LostLeaseError, StorageError, UserError
+from harness.sweeps import files, lease
+from harness.sweeps.admission import check_identity, is_completed, pretty, refuse_strangers, write_identity
+from harness.sweeps.files import dump_json, seal, sha256_hex, unseal
+from harness.sweeps.lease import Lease
+from harness.sweeps.records import STREAMS, VERIFIED_STREAMS, Stream, read_status, read_stream
+from harness.sweeps.storage import is_of_storage, writing
 
-__all__ = ["FolderLock", "RunFolder", "Stream", "read_status", "read_stream"]
-
-_POLL_SECONDS = 0.05
-_PROCESSES = "config.engine.processes"
-
-
-class FolderLock:
-    """An exclusive lock on ``folder/lock``, released by ``release`` or by the end of the process."""
-
-    def __init__(self, folder: Path, wait_seconds: float, holder: str) -> None:
-        """Take the lock; UserError "another process is running {holder}" if it is not free in time."""
-        self._descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
-        deadline = time.monotonic() + wait_seconds
-        while True:
-            try:
-                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except BlockingIOError:
-                if time.monotonic() >= deadline:
-                    os.close(self._descriptor)
-                    raise UserError(f"another process is running {holder} ({folder})") from None
-                time.sleep(_POLL_SECONDS)
-
-    def release(self) -> None:
-        """Let the next process in."""
-        os.close(self._descriptor)
+__all__ = ["RunFolder", "Stream", "read_status", "read_stream"]
 
 
 class RunFolder:
@@ -57,93 +33,127 @@ class RunFolder:
         ...     folder.finish("completed")
     """
 
-    def __init__(self, path: Path, lock: FolderLock) -> None:
+    def __init__(self, path: Path, held: Lease) -> None:
         """Not for callers: see ``open``."""
         self.path = path
         self.finished = False
-        self._lock = lock
-        self._streams: dict[Stream, IO[bytes]] = {name: (path / f"{name}.jsonl").open("ab") for name in STREAMS}
+        self._lease = held
+        self._streams: dict[Stream, int] = {}
 
     @classmethod
-    def open(cls, path: Path, identity: Mapping[str, Any], wait_seconds: float = 10) -> "RunFolder":
+    def open(
+        cls,
+        path: Path,
+        identity: Mapping[str, Any],
+        wait_seconds: float = 10,
+        patience_seconds: float = lease.PATIENCE_SECONDS,
+    ) -> "RunFolder":
         """Make or enter the folder of the cell ``identity`` and set its status to running.
 
         Args:
             path: the folder; made if absent.
             identity: everything the cell is a pure function of; plain JSON values.
-            wait_seconds: how long a process that is just dying may hold the lock.
+            wait_seconds: how long a process that is just dying may hold the folder.
+            patience_seconds: a holder on another machine that is not heard of for so long counts as dead.
 
         Raises:
-            UserError: the place cannot be written, holds something else or another cell, or a living process has it.
+            UserError: the place holds something else or another cell.
+            StorageError: the place cannot be written.
+            BusyError: a living process has it.
+            CompletedError: this very cell is completed there; nothing was changed.
             CorruptRecordError: its config.json cannot be read.
         """
-        lock = None
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-            _refuse_strangers(path)
-            lock = FolderLock(path, wait_seconds, "this cell")
-            remove_leftovers(path)
-            _write_or_compare(path / "config.json", identity)
-            write_atomic(path / "status.json", b'{"cause":"","status":"running"}\n')
-            return cls(path, lock)
-        except (OSError, UserError) as error:
-            if lock is not None:
-                lock.release()
-            if isinstance(error, UserError):
+        with writing(path):
+            files.make_folder(path)
+            refuse_strangers(path)
+            check_identity(path, identity)
+            held = Lease.take(path, "this cell", wait_seconds, patience_seconds)
+            folder = cls(path, held)
+            try:
+                files.remove_leftovers(path)
+                write_identity(path, identity)
+                if is_completed(path):
+                    files.remove(path / "checkpoint")  # the last thing that a run does; it may have been killed before
+                    raise CompletedError(f"the cell in {path} is completed")
+                folder.write_atomic("status.json", b'{"cause":"","status":"running"}\n')
+                for name in STREAMS:
+                    folder._streams[name] = files.open_stream(path / f"{name}.jsonl")
+            except BaseException:
+                folder._close()
                 raise
-            raise UserError(f"cannot write to {path}: {error.strerror}") from error
+            return folder
 
     def __enter__(self) -> "RunFolder":
         return self
 
     def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
-        """Close; an error that leaves the block is the cell's failure, an interruption leaves it running."""
+        """Close; an error that leaves the block is the cell's failure.
+
+        An interruption, a place that cannot be written and a folder that was taken over leave it running.
+        """
         try:
-            if isinstance(error, Exception) and not self.finished:
+            outside = isinstance(error, StorageError | LostLeaseError) or is_of_storage(error)
+            if isinstance(error, Exception) and not self.finished and not outside:
                 self.finish(
                     "failed", str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
                 )
         finally:
-            for file in self._streams.values():
-                file.close()
-            self._lock.release()
+            self._close()
+
+    def _close(self) -> None:
+        for descriptor in self._streams.values():
+            files.close(descriptor)
+        self._lease.release()
+
+    def tell(self, message: Mapping[str, Any]) -> None:
+        """Let those who look on from elsewhere know the "fraction" and "score" of the work."""
+        self._lease.tell(message)
 
     def append(self, stream: Stream, record: Mapping[str, Any]) -> None:
         """Write one line; it lasts after the next ``flush``. ValueError for NaN and infinity: missing is None."""
-        self._streams[stream].write(dump_json(record).encode() + b"\n")
+        if self._lease.lost:
+            self._lease.check()
+        line = dump_json(record).encode() + b"\n"
+        with writing(self.path / f"{stream}.jsonl"):
+            files.append_to(self._streams[stream], line)
 
     def flush(self) -> dict[str, int]:
         """Make all lines last. Returns each stream's length in bytes, to be kept in a checkpoint."""
-        for file in self._streams.values():
-            file.flush()
-            os.fsync(file.fileno())
-        return {name: os.fstat(file.fileno()).st_size for name, file in self._streams.items()}
+        with writing(self.path):
+            self._lease.check()
+            for descriptor in self._streams.values():
+                files.sync(descriptor)
+        return {name: os.fstat(descriptor).st_size for name, descriptor in self._streams.items()}
 
     def truncate(self, offsets: Mapping[str, int]) -> None:
         """Cut every stream back to its offset (0 if not given): what a checkpoint has not seen never happened.
 
+        A stream that is cut becomes a new file: a process that held this folder before and is thought dead writes on
+        into the old one, which has no name any more.
+
         Raises:
             CorruptRecordError: a stream ends before its offset, or its offset is no end of a line.
         """
-        lengths = self.flush()
-        for name in STREAMS:
+        contents: dict[Stream, bytes] = {name: (self.path / f"{name}.jsonl").read_bytes() for name in STREAMS}
+        for name, content in contents.items():
             file, kept = self.path / f"{name}.jsonl", offsets.get(name, 0)
-            if lengths[name] < kept:
+            if len(content) < kept:
                 raise CorruptRecordError(
-                    f"{file} holds {lengths[name]} bytes, its checkpoint counts {kept}; "
+                    f"{file} holds {len(content)} bytes, its checkpoint counts {kept}; "
                     f"delete {self.path} to run the cell anew"
                 )
-            with file.open("rb") as reader:
-                reader.seek(max(kept - 1, 0))
-                if kept and reader.read(1) != b"\n":
-                    raise CorruptRecordError(f"{file} is corrupt; delete {self.path} to run the cell anew")
-        for name, file in self._streams.items():
-            file.truncate(offsets.get(name, 0))
-        self.flush()
+            if kept and content[kept - 1 : kept] != b"\n":
+                raise CorruptRecordError(f"{file} is corrupt; delete {self.path} to run the cell anew")
+        for name, content in contents.items():
+            if content:
+                self.write_atomic(f"{name}.jsonl", content[: offsets.get(name, 0)])
+                with writing(self.path):
+                    files.close(self._streams[name])
+                    self._streams[name] = files.open_stream(self.path / f"{name}.jsonl")
 
     def write_checked(self, name: str, payload: bytes) -> None:
         """Replace the file ``name`` by ``payload`` with its digest; whole or not at all."""
-        write_atomic(self.path / name, seal(payload))
+        self.write_atomic(name, seal(payload))
 
     def read_checked(self, name: str) -> bytes | None:
         """Return what ``write_checked`` wrote, None if absent; CorruptRecordError if the digest is wrong."""
@@ -152,12 +162,15 @@ class RunFolder:
 
     def write_atomic(self, name: str, payload: bytes) -> None:
         """Replace the file ``name`` by ``payload``; whole or not at all."""
-        write_atomic(self.path / name, payload)
+        with writing(self.path / name):
+            files.write_atomic(self.path / name, payload, self._lease.check)
 
     def remove(self, name: str) -> None:
         """Remove the file ``name`` if it is there."""
-        (self.path / name).unlink(missing_ok=True)
-        sync_folder(self.path)
+        with writing(self.path / name):
+            self._lease.check()
+            files.remove(self.path / name)
+            files.sync_folder(self.path)
 
     def finish(
         self,
@@ -183,41 +196,5 @@ class RunFolder:
             "streams": {name: {"bytes": len(raw), "sha256": sha256_hex(raw)} for name, raw in contents.items()},
             "totals": dict(totals or {}),
         }
-        write_atomic(self.path / "status.json", _pretty(record))
+        self.write_atomic("status.json", pretty(record))
         self.finished = True
-
-
-def _pretty(value: Mapping[str, Any]) -> bytes:
-    return (json.dumps(value, sort_keys=True, indent=1, allow_nan=False) + "\n").encode()
-
-
-def _refuse_strangers(path: Path) -> None:
-    """Raise if the folder holds anything and is no cell's; nothing in it is touched."""
-    if (path / "config.json").exists():
-        return
-    strangers = sorted(f.name for f in path.iterdir() if f.name not in ("lock", ".config.json.tmp"))
-    if strangers:
-        raise UserError(f"{path} is no cell's folder (it holds {strangers[0]}): give another place with --out")
-
-
-def _write_or_compare(file: Path, identity: Mapping[str, Any]) -> None:
-    if not file.exists():
-        write_atomic(file, _pretty(identity))
-        return
-    there = read_json(file)
-    if dump_json(there) != dump_json(identity):
-        asked = json.loads(dump_json(identity))
-        differing = _differences(there, asked)
-        if differing == [_PROCESSES]:  # the checkpoint of any number of processes is every number's
-            write_atomic(file, _pretty(identity))
-            return
-        raise UserError(
-            f"{file.parent} holds another cell; it differs in {', '.join(differing)}: give another place with --out"
-        )
-
-
-def _differences(there: Any, asked: Any, prefix: str = "") -> list[str]:
-    if isinstance(there, dict) and isinstance(asked, dict):
-        keys = sorted(there.keys() | asked.keys())
-        return [d for k in keys for d in _differences(there.get(k), asked.get(k), f"{prefix}.{k}" if prefix else k)]
-    return [] if there == asked else [prefix]

@@ -74,6 +74,7 @@ def trial_sweep(sweep: SweepConfig) -> SweepConfig:
             "description": f"trials for {sweep.name}",
             "seeds": tuning.seeds,
             "workers": sweep.workers,
+            "executor": sweep.executor,
             "base": apply_overrides(sweep.base, tuning.base),
             "axes": sweep.axes,
             "exclude": _of_trials(sweep),

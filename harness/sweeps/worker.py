@@ -4,6 +4,7 @@ It ends at once when its parent does; what it was writing is then cut back to th
 """
 
 import argparse
+import contextlib
 import json
 import os
 import queue
@@ -15,10 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
-from harness.config.errors import UserError
-from harness.config.schema import RunConfig
-from harness.sweeps.engines import DEFAULT_ENGINE, Engine, execute, load_engine
-from harness.sweeps.grid import key_of
+from harness.sweeps.engines import DEFAULT_ENGINE, load_engine
+from harness.sweeps.jobs import crash_cause, run_job
 
 __all__ = ["main"]
 
@@ -38,7 +37,7 @@ def main(arguments: list[str] | None = None) -> None:
     threading.Thread(target=_read_commands, args=(commands, jobs), daemon=True).start()
     engine = load_engine(options.engine)
     while True:
-        _run(engine, jobs.get(), report)
+        report(run_job(engine, jobs.get(), lambda message: report({**message, "event": "progress"})))
 
 
 def _take_over_streams(log: Path) -> tuple[IO[str], IO[str]]:
@@ -74,26 +73,11 @@ def _crash_hook(report: Report) -> Callable[[type[BaseException], BaseException,
     """An error nobody foresaw: the traceback goes to the log, one line to the parent, and the process ends."""
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        traceback.print_exception(kind, error, trace)
-        frames = traceback.extract_tb(trace)
-        where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
-        report({"event": "crashed", "cause": f"{kind.__name__}: {error}{where}"})
+        with contextlib.suppress(OSError):  # the log's disk may be full
+            traceback.print_exception(kind, error, trace)
+        report({"event": "crashed", "cause": crash_cause(kind, error, trace)})
 
     return hook
-
-
-def _run(engine: Engine, job: dict[str, Any], report: Report) -> None:
-    key = job["key"]
-    try:
-        config = RunConfig.model_validate(job["config"])
-        identity = engine.identity(config)
-        if key_of(identity) != key:
-            raise UserError("its source was changed while the sweep runs: start the sweep again")
-        execute(engine, config, Path(job["folder"]), identity, lambda m: report({**m, "event": "progress", "key": key}))
-    except (engine.failure, UserError) as error:
-        report({"event": "ended", "key": key, "status": "failed", "cause": " ".join(str(error).split())})
-    else:
-        report({"event": "ended", "key": key, "status": "completed", "cause": ""})
 
 
 if __name__ == "__main__":

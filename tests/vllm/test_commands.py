@@ -42,7 +42,7 @@ def digests(folder):
     return {
         file.name: hashlib.sha256(file.read_bytes()).hexdigest()
         for file in sorted(folder.iterdir())
-        if file.name not in ("timing.jsonl", "lock")
+        if file.is_file() and file.name != "timing.jsonl"
     }
 
 

@@ -51,10 +51,10 @@ def note(*words):
 
 
 def run_cell(config, folder, notify):
-    note("start", folder.path.name)
     total, faults = int(config.budget.amount), config.objective.settings
     saved = folder.read_checked(CHECKPOINT)
     state = json.loads(saved) if saved else {"iteration": 0, "weight": config.seed, "offsets": {}}
+    note("start", folder.path.name, str(state["iteration"]))
     folder.truncate(state["offsets"])
     if not saved:
         folder.append("evals", evaluation(config, 0, 0.0))
@@ -68,6 +68,7 @@ def run_cell(config, folder, notify):
         if iteration % config.engine.checkpoint_every == 0:
             state |= {"iteration": iteration, "offsets": folder.flush()}
             folder.write_checked(CHECKPOINT, json.dumps(state).encode())
+            note("checkpoint", folder.path.name, str(iteration))
         notify({"fraction": iteration / total, "score": state["weight"], "iteration": iteration})
     score = state["weight"]
     if "FAKE_BEST" in os.environ:
@@ -82,10 +83,10 @@ def run_cell(config, folder, notify):
     weights = json.dumps(state["weight"]).encode() * 1000
     folder.write_atomic("weights.safetensors", weights)
     folder.write_atomic("surrogate.json", json.dumps(SURROGATE).encode())
-    folder.remove(CHECKPOINT)
     digest = hashlib.sha256(weights).hexdigest()
     folder.finish("completed", digests={"weights.safetensors": digest}, totals=totals(total))
     note("completed", folder.path.name)
+    folder.remove(CHECKPOINT)
 
 
 def misbehave(config, folder, faults, iteration):

@@ -25,7 +25,7 @@ arms = [{name = "a", objective = {name = "a"}}, {name = "b", objective = {name =
 base.budget = {axis = "updates", amount = 40}
 base.engine.checkpoint_every = 3
 """
-NOT_REPRODUCIBLE = ("timing.jsonl", "timing.csv", "lock")
+NOT_REPRODUCIBLE = ("timing.jsonl", "timing.csv")
 
 
 def write_sweep(folder, text=BASE):
@@ -52,8 +52,8 @@ def _hear_ctrl_c():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def finish(process):
-    out, err = process.communicate(timeout=60)
+def finish(process, seconds=120):
+    out, err = process.communicate(timeout=seconds)
     return process.returncode, out, err
 
 
@@ -63,7 +63,7 @@ def outputs(folder):
     return {
         str(f.relative_to(folder)): f.read_bytes()
         for f in files
-        if f.name not in NOT_REPRODUCIBLE and not f.name.startswith("worker-")
+        if f.name not in NOT_REPRODUCIBLE and not f.name.startswith("worker-") and f.parent.name != "lease"
     }
 
 
@@ -107,7 +107,7 @@ def test_kills_at_random_instants_change_no_byte_and_repeat_no_cell(tmp_path, un
     events = log.read_text().split("\n")
     for number, event in enumerate(events):
         if event.startswith("completed"):
-            assert event.replace("completed", "start") not in events[number:]
+            assert not any(later.startswith(event.replace("completed", "start")) for later in events[number:])
 
 
 def test_workers_end_with_their_parent(tmp_path):

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from harness.config.sweep import SweepConfig
 from harness.sweeps.grid import expand
-from harness.sweeps.local import Outcome
+from harness.sweeps.pool import Outcome
 from harness.sweeps.progress import Progress, describe_seconds
 
 

@@ -114,11 +114,11 @@ def test_the_wait_ends_when_the_lock_is_released(tmp_path):
 def test_another_cell_is_refused_and_the_differing_settings_are_named(tmp_path):
     with opened(tmp_path) as folder:
         folder.finish("completed")
-    before = {f.name: f.read_bytes() for f in tmp_path.iterdir()}
+    before = {f: f.read_bytes() for f in tmp_path.rglob("*") if f.is_file()}
     other = {"config": {"seed": 1, "update": {"learning_rate": 2e-4}}}
     with pytest.raises(UserError, match=r"it differs in config\.seed, config\.update\.learning_rate"):
         opened(tmp_path, other)
-    assert {f.name: f.read_bytes() for f in tmp_path.iterdir()} == before
+    assert {f: f.read_bytes() for f in tmp_path.rglob("*") if f.is_file()} == before
 
 
 def test_a_strange_folder_is_refused_and_not_touched(tmp_path):
