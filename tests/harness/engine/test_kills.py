@@ -1,4 +1,4 @@
-"""Kills and full disks at random changes of a file, in forked processes: every stateful part ends with the same bytes."""
+"""Kills and full disks at random changes of a file, in forked processes: every stateful part ends byte-equal."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""Run a sweep file with the fake engine: ``python fake_sweep.py SWEEP.toml OUT [--retry-failed] [--join] [k=v]``."""
+"""Run a sweep file with the fake engine: ``python fake_sweep.py SWEEP.toml OUT [FLAG | key=value] ...``."""
 
 import sys
 from pathlib import Path
