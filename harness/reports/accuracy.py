@@ -6,13 +6,14 @@
 
 import math
 import re
+from itertools import groupby
 
 import numpy as np
 import pandas as pd
 
 from harness.reports.formats import PLUS_MINUS, Table, number
 from harness.reports.pass_at_k import share_interval
-from harness.reports.scores import COMPLETED, outcomes, states
+from harness.reports.scores import COMPLETED, by_arm, states
 from harness.reports.statistics import mean_interval
 from harness.reports.study import Study
 from harness.reports.trajectories import ENDED
@@ -30,16 +31,15 @@ def accuracy_frame(study: Study) -> pd.DataFrame:
         fewest of a cell). Records from before an evaluation knew pass@1 hold one response a prompt: their score is
         the share of prompts, and the interval that of a share. NaN where responses are worth a part of 1.
     """
-    table = outcomes(study)
     ends = study.evals[(study.evals["split"] == "test") & (study.evals["fraction"] == ENDED)]
     names = [str(name) for name in study.evals.columns if _RATE.fullmatch(str(name))]
     names.sort(key=lambda name: (name.startswith("maj"), int(name.rpartition("_")[2])))
-    merged = table[table["status"] == COMPLETED].merge(_completed(ends), on="cell", suffixes=("", "_eval"))
+    ends = _completed(ends).set_index("cell")
+    names = [name for name in names if ends[name].notna().any()]
     rows = []
-    for task in study.tasks:
-        for arm in study.arms:
-            here = merged[(merged["task"] == task) & (merged["arm"] == arm)]
-            rows += [{"task": task, "arm": arm, **_row(here, name)} for name in names if merged[name].notna().any()]
+    for (task, arm), cells in by_arm(study).items():
+        done = cells.loc[(cells["status"] == COMPLETED) & cells["cell"].isin(ends.index), "cell"]
+        rows += [{"task": task, "arm": arm, **_row(ends.loc[list(done)], name)} for name in names]
     return pd.DataFrame(rows, columns=None if rows else ["task", "arm", "measure"])
 
 
@@ -47,11 +47,12 @@ def accuracy_table(study: Study) -> Table:
     """Lay the accuracies out: mean over seeds, and how far the choice of prompts may move it."""
     frame = accuracy_frame(study)
     names = list(dict.fromkeys(frame["measure"]))
+    found = {key: list(rows) for key, rows in groupby(frame.to_dict("records"), lambda row: (row["task"], row["arm"]))}
     rows = []
     for task in study.tasks:
         for arm in study.arms:
             completed, failures = states(study)[task, arm]
-            here = frame[(frame["task"] == task) & (frame["arm"] == arm)].to_dict("records")
+            here = found.get((task, arm), [])
             prompts = [row["num_prompts"] for row in here if row["num"]]
             texts = [_text(row) for row in here]
             rows.append([task, arm, completed, f"{prompts[0]:.0f}" if prompts else "n/a", *texts])
@@ -73,10 +74,11 @@ def _completed(ends: pd.DataFrame) -> pd.DataFrame:
     asked = ends["num_prompts"] - ends["infra"].fillna(0)
     hits = ends["score"] * asked
     whole = ends["pass_at_1"].isna() & once & ((hits - hits.round()).abs() < _ROUNDING) & (asked > 0)
-    for place in ends.index[whole]:
-        score, num = float(ends.loc[place, "score"]), float(asked[place])
-        low, high = share_interval(score, num)
-        ends.loc[place, ["pass_at_1", "pass_at_1_low", "pass_at_1_high", "pass_at_1_prompts"]] = [score, low, high, num]
+    columns = ["pass_at_1", "pass_at_1_low", "pass_at_1_high", "pass_at_1_prompts"]
+    shares = [
+        (score, *share_interval(score, num), num) for score, num in zip(ends["score"][whole], asked[whole], strict=True)
+    ]
+    ends.loc[whole, columns] = np.array(shares).reshape(-1, len(columns))
     return ends
 
 

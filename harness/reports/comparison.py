@@ -5,6 +5,7 @@
 # pyright: reportGeneralTypeIssues=false, reportReturnType=false
 
 import math
+from functools import lru_cache
 
 import numpy as np
 import pandas as pd
@@ -70,7 +71,11 @@ def compare(study: Study, baseline: str | None = None) -> pd.DataFrame:
         diverged counts with its last finite score (``worst_cases`` has it otherwise). Holm's family is the other arms
         of the same task.
     """
-    baseline = study.baseline(baseline)
+    return _compared(study, study.baseline(baseline)).copy()
+
+
+@lru_cache(maxsize=8)
+def _compared(study: Study, baseline: str) -> pd.DataFrame:
     rows = []
     for task in study.tasks:
         compared = [_compare_arm(study, task, arm, baseline, "score") for arm in study.arms]

@@ -23,7 +23,8 @@ _LATEX = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
-    '"': r"\textquotedbl{}",
+    '"': "''",  # \textquotedbl needs another font encoding than LaTeX's own
+    "`": r"\textasciigrave{}",
     PLUS_MINUS: r"$\pm$",
 }
 
@@ -78,6 +79,7 @@ def escape_latex(text: str) -> str:
         'gspo\\_subsequence \\& 5\\%'
     """
     escaped = "".join(_LATEX.get(character, character) for character in text)
+    escaped = re.sub(r"-(?=-)", "-{}", escaped)  # two hyphens are no dash
     escaped = re.sub(
         r"(?<![\w.])(-?\d+(?:\.\d+)?)e([+-])0*(\d+)",
         lambda found: rf"${found[1]} \times 10^{{{'-' if found[2] == '-' else ''}{found[3]}}}$",

@@ -165,7 +165,7 @@ def ending_notes(study: Study) -> list[str]:
     if lost:
         notes.append(
             "Seeds dropped for all arms of a task, because an arm lost them to the machinery: "
-            f"{'; '.join(found.text() for found in lost)}. `evengrad sweep --retry-failed` runs them again."
+            f"{'; '.join(found.text() for found in lost)}. The sweep runs them again with --retry-failed."
         )
     return notes
 

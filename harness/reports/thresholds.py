@@ -13,7 +13,7 @@ import pandas as pd
 from harness.reports.formats import Table, amount, number
 from harness.reports.pass_at_k import rate
 from harness.reports.ranking import AXES
-from harness.reports.scores import ending_notes, outcomes, states
+from harness.reports.scores import by_arm, ending_notes, states
 from harness.reports.statistics import minimum_detectable_difference, paired_difference
 from harness.reports.study import Study
 from harness.reports.trajectories import STARTED, Line, first_reached, lines, median_with_misses
@@ -21,7 +21,6 @@ from harness.reports.trajectories import STARTED, Line, first_reached, lines, me
 LEVELS = (0.5, 0.75, 1.0)
 """Shares of the baseline's mean gain."""
 PAIRED_AXIS = "spent_flops"
-_Lines = Mapping[str, Line]
 
 
 def threshold_frame(
@@ -43,15 +42,15 @@ def threshold_frame(
         unless both sides of every pair reached it.
     """
     baseline = study.baseline(baseline)
-    table, found = outcomes(study), lines(study.evals)
+    found = lines(study.evals)
     rows = []
     for task in study.tasks:
-        known = table[(table["task"] == task) & table["score"].notna() & table["cell"].isin(list(found))]
-        levels = _levels(known[known["arm"] == baseline], found)
+        runs = {arm: _runs(by_arm(study)[task, arm], found) for arm in study.arms}
+        levels = _levels(list(runs[baseline].values()))
         if scores is not None:
             levels = [(math.nan, float(score)) for score in scores.get(task, ())]
         for level, threshold in levels:
-            needed = {arm: _needed(known[known["arm"] == arm], found, threshold) for arm in study.arms}
+            needed = {arm: _needed(runs[arm], threshold) for arm in study.arms}
             for arm in study.arms:
                 row = {"task": task, "level": level, "threshold": threshold, "arm": arm, "baseline": baseline}
                 rows.append(row | _summary(needed[arm]) | _ratio(needed[arm], needed[baseline], arm == baseline))
@@ -86,50 +85,52 @@ def threshold_table(study: Study, baseline: str | None = None) -> Table:
     return Table("thresholds", title, header, rows, notes, frame.to_dict("records"))
 
 
-def _levels(rows: pd.DataFrame, found: _Lines) -> list[tuple[float, float]]:
-    ends = [found[cell]["score"] for cell in rows["cell"] if _begins(found[cell])]
+def _runs(rows: pd.DataFrame, found: Mapping[str, Line]) -> dict[str, Line]:
+    """Return the curves of the runs that count, by run."""
+    counted = rows[rows["score"].notna()]
+    return {str(run): found[cell] for run, cell in zip(counted["run"], counted["cell"], strict=True) if cell in found}
+
+
+def _levels(runs: Sequence[Line]) -> list[tuple[float, float]]:
+    ends = [line["score"] for line in runs if line["fraction"][0] == STARTED]
     if not ends:
         return []
     start, end = float(np.mean([line[0] for line in ends])), float(np.mean([line[-1] for line in ends]))
     return [(level, start + level * (end - start)) for level in LEVELS] if end > start else []
 
 
-def _begins(line: Line) -> bool:
-    return float(line["fraction"][0]) == STARTED
-
-
-def _needed(rows: pd.DataFrame, found: _Lines, threshold: float) -> pd.DataFrame:
-    """Return one row a run, and one column an axis: the amount at which it reached the threshold."""
-    needed = {}
-    for row in rows.itertuples():
-        line = found[str(row.cell)]
-        needed[f"{row.policy}:{row.seed}"] = {
-            axis: first_reached(line[axis], line["score"], threshold) for axis in AXES
-        }
-    return pd.DataFrame.from_dict(needed, orient="index", columns=list(AXES)).astype("float64")
-
-
-def _summary(needed: pd.DataFrame) -> dict[str, float]:
-    hits = ~np.isinf(needed[PAIRED_AXIS].to_numpy("float64"))
-    share = rate(hits.astype(np.float64))
-    medians = {axis: math.nan if needed[axis].isna().any() else median_with_misses(needed[axis]) for axis in AXES}
+def _needed(runs: Mapping[str, Line], threshold: float) -> dict[str, dict[str, float]]:
+    """Return for each run the amount on each axis at which it reached the threshold."""
     return {
-        **{"num": len(needed), "hits": int(hits.sum()), "reached": share.mean},
-        **{"reached_low": share.low, "reached_high": share.high, **medians},
+        run: {axis: first_reached(line[axis], line["score"], threshold) for axis in AXES} for run, line in runs.items()
     }
 
 
-def _ratio(needed: pd.DataFrame, reference: pd.DataFrame, same: bool) -> dict[str, float]:
-    names = ("num_pairs", "ratio", "ratio_low", "ratio_high", "detectable_ratio")
-    both = pd.concat([reference[PAIRED_AXIS], needed[PAIRED_AXIS]], axis=1, join="inner").to_numpy("float64")
-    usable = not same and len(both) and bool(np.isfinite(both).all() and (both > 0).all())
-    if not usable:
-        return {"num_pairs": 0 if same else len(both), **dict.fromkeys(names[1:], math.nan)}
-    logs = np.log(both)
+def _summary(needed: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    amounts = {axis: np.array([row[axis] for row in needed.values()]) for axis in AXES}
+    hits = ~np.isinf(amounts[PAIRED_AXIS])
+    share = rate(hits.astype(np.float64))
+    known = {axis: not np.isnan(values).any() for axis, values in amounts.items()}
+    return {
+        **{"num": len(needed), "hits": int(hits.sum()), "reached": share.mean},
+        **{"reached_low": share.low, "reached_high": share.high},
+        **{axis: median_with_misses(values) if known[axis] else math.nan for axis, values in amounts.items()},
+    }
+
+
+def _ratio(
+    needed: Mapping[str, Mapping[str, float]], reference: Mapping[str, Mapping[str, float]], same: bool
+) -> dict[str, float]:
+    names = ("ratio", "ratio_low", "ratio_high", "detectable_ratio")
+    shared = [] if same else [run for run in reference if run in needed]
+    pairs = np.array([(reference[run][PAIRED_AXIS], needed[run][PAIRED_AXIS]) for run in shared]).reshape(-1, 2)
+    if not pairs.size or not (np.isfinite(pairs).all() and (pairs > 0).all()):
+        return {"num_pairs": len(pairs), **dict.fromkeys(names, math.nan)}
+    logs = np.log(pairs)
     test = paired_difference(logs[:, 0], logs[:, 1])
-    reach = minimum_detectable_difference(test.sd, len(both))
+    reach = minimum_detectable_difference(test.sd, len(pairs))
     values = (test.interval.mean, test.interval.low, test.interval.high, reach)
-    return dict(zip(names, (len(both), *(float(np.exp(value)) for value in values)), strict=True))
+    return {"num_pairs": len(pairs), **dict(zip(names, (float(np.exp(value)) for value in values), strict=True))}
 
 
 def _amount(value: float) -> str:

@@ -19,6 +19,7 @@ from harness.reports.formats import Table, amount, escape_latex, number, scienti
         ("-0.012 [-0.2, +0.1]", "$-$0.012 [$-$0.2, +0.1]"),
         ("0.5 ± 0.1", r"0.5 $\pm$ 0.1"),
         ("gspo-2", "gspo-2"),
+        ('say "x" with `--retry-failed`', r"say ''x'' with \textasciigrave{}-{}-retry-failed\textasciigrave{}"),
     ],
 )
 def test_latex_escaping(text, expected):
