@@ -11,7 +11,7 @@ from itertools import groupby
 import numpy as np
 import pandas as pd
 
-from harness.reports.formats import PLUS_MINUS, Table, number
+from harness.reports.formats import PLUS_MINUS, Table, columns, number
 from harness.reports.pass_at_k import share_interval
 from harness.reports.scores import COMPLETED, by_arm, states
 from harness.reports.statistics import mean_interval
@@ -64,7 +64,8 @@ def accuracy_table(study: Study) -> Table:
         "same prompts: more seeds do not narrow [ ], and other prompts may move all arms together.",
     ]
     header = ["task", "arm", "seeds", "prompts", *(name.replace("_at_", "@") for name in names), "failures"]
-    return Table("accuracy", "Accuracy of the final policies", header, rows, notes, frame.to_dict("records"))
+    parts = columns(header, header[:-1], [*header[:3], header[-1]])
+    return Table("accuracy", "Accuracy of the final policies", header, rows, notes, frame.to_dict("records"), parts)
 
 
 def _completed(ends: pd.DataFrame) -> pd.DataFrame:

@@ -7,7 +7,7 @@
 import math
 
 from harness.reports.comparison import budget_text
-from harness.reports.formats import Table, amount, scientific
+from harness.reports.formats import Table, amount, columns, scientific
 from harness.reports.scores import COSTS, by_arm, states
 from harness.reports.study import Study
 
@@ -40,4 +40,5 @@ def cost_table(study: Study) -> Table:
         "longer fitted, inside it."
     ]
     header = ["task", "arm", "seeds", *_HEADER.values(), "failures"]
-    return Table("costs", f"What the arms spent ({budget_text(study)})", header, rows, notes, numbers)
+    parts = columns(header, [*header[:2], *header[3:-1]], [*header[:3], header[-1]])
+    return Table("costs", f"What the arms spent ({budget_text(study)})", header, rows, notes, numbers, parts)

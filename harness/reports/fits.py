@@ -12,7 +12,7 @@ import pandas as pd
 
 from harness.reports.comparison import budget_text
 from harness.reports.coverage import coverage_note
-from harness.reports.formats import Table, number, scientific
+from harness.reports.formats import Table, columns, number, scientific
 from harness.reports.scores import by_arm, ending_notes, states
 from harness.reports.sigmoid import MIN_POINTS, SigmoidFit, fit_sigmoid
 from harness.reports.statistics import carry_forward
@@ -57,8 +57,8 @@ def fit_table(study: Study) -> Table:
         rows.append([row["task"], row["arm"], completed, *texts, verdict, failures])
     notes = [
         "score(C) = R0 + (A - R0) / (1 + (C_mid / C)^B), fitted by least squares to the mean validation curve over "
-        "seeds (ScaleRL, arXiv:2510.13786); R0 is the mean start and C the budget's amount at an evaluation. A lies "
-        f"above the data: a fit needs {MIN_POINTS} evaluations beyond the lower knee (where the curve bends up most) "
+        "seeds (ScaleRL, arXiv:2510.13786); R0 is the mean start and C the budget's amount at an evaluation. A is "
+        f"extrapolated: a fit needs {MIN_POINTS} evaluations beyond the lower knee (where the curve bends up most) "
         "and its midpoint among them, and is refused otherwise.",
         "[ ]: 95%, seeds resampled; n/a with fewer than three, or where resamples often have no fit. "
         f"{coverage_note()}",
@@ -67,7 +67,7 @@ def fit_table(study: Study) -> Table:
     header = ["task", "arm", "seeds", "R0", "points beyond knee", "A [95%]", "B [95%]", "C_mid [95%]", "RMS residual"]
     header += ["fit", "failures"]
     title = f"Sigmoid fits of the score to compute (budget: {budget_text(study)})"
-    parts = [[0, 1, 2, 3, 4, 5, 6, 7, 8], [0, 1, 9, 10]]
+    parts = columns(header, header[:-2], [*header[:2], *header[-2:]])
     return Table("fits", title, header, rows, notes, frame.to_dict("records"), parts)
 
 

@@ -46,6 +46,16 @@ class Table:
     parts: Sequence[Sequence[int]] = field(default_factory=list)
 
 
+def columns(header: Sequence[str], *parts: Sequence[str]) -> list[list[int]]:
+    """Return ``Table.parts`` from the columns' names.
+
+    Example:
+        >>> columns(["task", "arm", "score", "failures"], ["task", "arm", "score"], ["task", "arm", "failures"])
+        [[0, 1, 2], [0, 1, 3]]
+    """
+    return [[list(header).index(name) for name in part] for part in parts]
+
+
 def number(value: float, digits: int = 3, signed: bool = False) -> str:
     """Write a number with fixed decimals, "n/a" for NaN and never "-0.000".
 
@@ -107,6 +117,7 @@ def to_csv(table: Table) -> str:
 def to_latex(table: Table) -> str:
     """Return booktabs tables (one a part) with the title as caption; LaTeX needs the package booktabs."""
     parts = table.parts or [range(len(table.header))]
+    grouped = len({row[0] for row in table.rows}) < len(table.rows)
     out = [r"% needs \usepackage{booktabs}", r"\begin{table*}[t]", r"\centering\footnotesize"]
     out += [rf"\caption{{{escape_latex(table.title)}}}", rf"\label{{tab:{table.name}}}"]
     for place, part in enumerate(parts):
@@ -116,7 +127,7 @@ def to_latex(table: Table) -> str:
         out += [_latex_row([table.header[column] for column in part]), r"\midrule"]
         previous = None
         for row in table.rows:
-            if previous is not None and row[0] != previous:
+            if grouped and previous is not None and row[0] != previous:
                 out.append(r"\midrule")
             previous = row[0]
             out.append(_latex_row([row[column] for column in part]))

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from harness.reports.comparison import compare
-from harness.reports.formats import Table, amount, number
+from harness.reports.formats import Table, amount, columns, number
 from harness.reports.notes import MDD
 from harness.reports.scores import COMPLETED, ending_notes, outcomes, states
 from harness.reports.statistics import carry_forward
@@ -95,7 +95,8 @@ def rank_table(study: Study, baseline: str | None = None) -> Table:
         notes += _task_notes(frame, task)
     numbers = [row | {"minimum_detectable_difference": reach[key[0], key[1]]} for key, row in found.items()]
     header += [f"MDD to {baseline}", "failures"]
-    return Table("ranks", "Ranking of the arms under each compute axis", header, rows, notes, numbers)
+    parts = columns(header, header[:-1], [*header[:3], header[-1]])
+    return Table("ranks", "Ranking of the arms under each compute axis", header, rows, notes, numbers, parts)
 
 
 _NOTE = (

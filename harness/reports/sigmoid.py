@@ -19,7 +19,7 @@ KNEE = math.log(2 + math.sqrt(3))
 """B ln(C_mid / C) where the curve in ln C bends up most: 21% of the rise."""
 STEEPNESS = (0.2, 20.0)
 CEILING = 1.0
-SAMPLES = 500
+SAMPLES = 300
 MIN_SEEDS = 3
 MAX_LOST = 0.05
 """Share of resamples without a fit above which there is no interval."""

@@ -9,7 +9,7 @@ import math
 import numpy as np
 import pandas as pd
 
-from harness.reports.formats import Table, number
+from harness.reports.formats import Table, columns, number
 from harness.reports.pass_at_k import rate
 from harness.reports.scores import COMPLETED, DIVERGED, ending_notes, outcomes, states
 from harness.reports.study import Study
@@ -87,7 +87,8 @@ def stability_table(study: Study) -> Table:
         "lowest entropy (nats a token)",
     ]
     header += ["largest reward fall", "largest gradient norm", "failures"]
-    return Table("stability", "Stability of the runs", header, rows, notes, numbers)
+    parts = columns(header, header[:-1], [*header[:3], header[-1]])
+    return Table("stability", "Stability of the runs", header, rows, notes, numbers, parts)
 
 
 _NOWHERE = np.array([], dtype=np.int64)

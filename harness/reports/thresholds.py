@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from harness.reports.formats import Table, amount, number
+from harness.reports.formats import Table, amount, columns, number
 from harness.reports.pass_at_k import rate
 from harness.reports.ranking import AXES
 from harness.reports.scores import by_arm, ending_notes, states
@@ -82,7 +82,8 @@ def threshold_table(study: Study, baseline: str | None = None) -> Table:
     header = ["task", "threshold", "arm", "seeds", "reached [95%]", *AXES.values(), f"speed-up over {baseline} [95% t]"]
     header += ["MDD", "failures"]
     title = "Compute to reach a validation score"
-    return Table("thresholds", title, header, rows, notes, frame.to_dict("records"))
+    parts = columns(header, header[:-3], [*header[:3], *header[-3:-1]], [*header[:4], header[-1]])
+    return Table("thresholds", title, header, rows, notes, frame.to_dict("records"), parts)
 
 
 def _runs(rows: pd.DataFrame, found: Mapping[str, Line]) -> dict[str, Line]:

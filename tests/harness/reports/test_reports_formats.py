@@ -39,6 +39,14 @@ def test_latex_is_booktabs_with_every_column_and_balanced_rows(study):
             assert line.replace(r"\&", "").count(" & ") == width - 1
 
 
+def test_latex_rules_stand_between_groups_and_not_between_all_rows():
+    def rules(rows):
+        return to_latex(Table("t", "T", ["task", "arm"], rows, [], [])).count(r"\midrule")
+
+    assert rules([["a", "x"], ["a", "y"], ["b", "x"]]) == 2
+    assert rules([["x", "1"], ["y", "2"], ["z", "3"]]) == 1
+
+
 def test_markdown_cannot_be_broken_by_a_cause():
     table = Table("t", "T", ["a"], [["x | y\nz"]], ["n"], [{"a": 'say "x, y"'}])
     assert r"| x \| y z |" in to_markdown(table)
