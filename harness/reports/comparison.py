@@ -107,8 +107,8 @@ def comparison_table(study: Study, baseline: str | None = None) -> Table:
     frame = frame.sort_values(["task", "arm"], key=lambda names: names.map(order | arms), kind="stable")
     records = frame.to_dict("records")
     names = list(_HEADER)
-    scores, tests = names[: names.index("difference")], names[names.index("difference") : names.index("failures")]
-    parts = [scores, ["task", "arm", *tests], ["task", "arm", "seeds", "failures"]]
+    scores = ["task", "arm", "seeds", "start", "final", "gain", "auc", "log_auc"]
+    parts = [scores, ["task", "arm", "difference", *_TESTS], ["task", "arm", "seeds", "failures"]]
     return Table(
         name="comparison",
         title=f"Objectives at matched compute ({budget_text(study)}), compared with {baseline}",

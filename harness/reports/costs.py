@@ -40,5 +40,6 @@ def cost_table(study: Study) -> Table:
         "longer fitted, inside it."
     ]
     header = ["task", "arm", "seeds", *_HEADER.values(), "failures"]
-    parts = columns(header, [*header[:2], *header[3:-1]], [*header[:3], header[-1]])
+    work, flops = header[5:9], [*header[3:5], *header[9:-1]]
+    parts = columns(header, [*header[:2], *flops], [*header[:2], *work], [*header[:3], header[-1]])
     return Table("costs", f"What the arms spent ({budget_text(study)})", header, rows, notes, numbers, parts)

@@ -9,6 +9,12 @@ from tabulate import tabulate
 
 PLUS_MINUS = "±"
 THOUSANDS_FROM = 1e6
+FAILURES = "failures"
+"""Name of the column that says what became of cells that did not complete."""
+LONG = 44
+"""Characters of an entry; a column with a longer one is broken into lines in LaTeX."""
+WIDE = 7
+"""Columns; a part with more is set smaller in LaTeX."""
 _LATEX = {
     "\\": r"\textbackslash{}",
     "&": r"\&",
@@ -116,14 +122,15 @@ def to_csv(table: Table) -> str:
 
 def to_latex(table: Table) -> str:
     """Return booktabs tables (one a part) with the title as caption; LaTeX needs the package booktabs."""
-    parts = table.parts or [range(len(table.header))]
+    parts = [part for part in table.parts or [range(len(table.header))] if not _says_nothing(table, part)]
     grouped = len({row[0] for row in table.rows}) < len(table.rows)
-    out = [r"% needs \usepackage{booktabs}", r"\begin{table*}[t]", r"\centering\footnotesize"]
+    out = [r"% needs \usepackage{booktabs}", r"\begin{table*}[t]", r"\centering\setlength{\tabcolsep}{3pt}"]
     out += [rf"\caption{{{escape_latex(table.title)}}}", rf"\label{{tab:{table.name}}}"]
     for place, part in enumerate(parts):
         if place:
             out.append(r"\par\medskip")
-        out += [rf"\begin{{tabular}}{{{'l' * len(part)}}}", r"\toprule"]
+        out.append(r"\scriptsize" if len(part) > WIDE else r"\footnotesize")
+        out += [rf"\begin{{tabular}}{{{''.join(_alignment(table, column) for column in part)}}}", r"\toprule"]
         out += [_latex_row([table.header[column] for column in part]), r"\midrule"]
         previous = None
         for row in table.rows:
@@ -133,8 +140,24 @@ def to_latex(table: Table) -> str:
             out.append(_latex_row([row[column] for column in part]))
         out += [r"\bottomrule", r"\end{tabular}"]
     out += [r"\par\medskip\begin{minipage}{\linewidth}\footnotesize"]
-    out += [escape_latex(note) + r"\par" for note in table.notes]
+    whole = [] if len(parts) == len(table.parts or parts) else ["All cells completed."]
+    out += [escape_latex(note) + r"\par" for note in (*table.notes, *whole)]
     return "\n".join([*out, r"\end{minipage}", r"\end{table*}"]) + "\n"
+
+
+def _says_nothing(table: Table, part: Sequence[int]) -> bool:
+    """Return whether a part lists failures where there are none, and beside them nothing that no other part has."""
+    last = part[-1]
+    if len(table.parts) < 2 or table.header[last] != FAILURES or any(row[last] != "none" for row in table.rows):  # noqa: PLR2004
+        return False
+    shown = {column for other in table.parts if other is not part for column in other}
+    return {table.header[column] for column in set(part) - shown} <= {"seeds", FAILURES}
+
+
+def _alignment(table: Table, column: int) -> str:
+    """Return how LaTeX sets a column: a long text, such as a cause, is broken into lines."""
+    long = any(len(row[column]) > LONG for row in table.rows)
+    return r"p{0.36\linewidth}" if long else "l"
 
 
 def _latex_row(entries: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from harness.reports.coverage import coverage_note
-from harness.reports.formats import Table, number
+from harness.reports.formats import Table, columns, number
 from harness.reports.notes import MDD
 from harness.reports.resampling import improvement, middle_mean, performance_profile, stratified_bootstrap
 from harness.reports.scores import completion, ending_notes, outcomes, pairs, troubles
@@ -51,7 +51,8 @@ def aggregate_table(study: Study, baseline: str | None = None) -> Table:
         *ending_notes(study),
     ]
     header = ["arm", "completed", "IQM [95%]", f"P(better than {baseline}) [95%]", f"MDD to {baseline}", "failures"]
-    return Table("aggregate", "Arms pooled over tasks", header, rows, notes, numbers)
+    parts = columns(header, header[:-1], [header[0], header[-1]])
+    return Table("aggregate", "Arms pooled over tasks", header, rows, notes, numbers, parts)
 
 
 def profile_frame(study: Study) -> pd.DataFrame:
@@ -94,7 +95,8 @@ def profile_table(study: Study) -> Table:
         *ending_notes(study),
     ]
     header = ["arm", "completed", *(f"> {number(limit, 1)}" for limit in limits), "failures"]
-    return Table("profiles", "Performance profiles of the arms", header, rows, notes, frame.to_dict("records"))
+    parts = columns(header, header[:-1], [header[0], header[-1]])
+    return Table("profiles", "Performance profiles of the arms", header, rows, notes, frame.to_dict("records"), parts)
 
 
 def _failures(cells: pd.DataFrame) -> str:

@@ -95,7 +95,7 @@ def rank_table(study: Study, baseline: str | None = None) -> Table:
         notes += _task_notes(frame, task)
     numbers = [row | {"minimum_detectable_difference": reach[key[0], key[1]]} for key, row in found.items()]
     header += [f"MDD to {baseline}", "failures"]
-    parts = columns(header, header[:-1], [*header[:3], header[-1]])
+    parts = columns(header, [*header[:2], *header[3:-1]], [*header[:3], header[-1]])
     return Table("ranks", "Ranking of the arms under each compute axis", header, rows, notes, numbers, parts)
 
 

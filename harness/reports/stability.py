@@ -87,7 +87,7 @@ def stability_table(study: Study) -> Table:
         "lowest entropy (nats a token)",
     ]
     header += ["largest reward fall", "largest gradient norm", "failures"]
-    parts = columns(header, header[:-1], [*header[:3], header[-1]])
+    parts = columns(header, header[:6], [*header[:2], *header[6:-1]], [*header[:3], header[-1]])
     return Table("stability", "Stability of the runs", header, rows, notes, numbers, parts)
 
 
