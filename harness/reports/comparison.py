@@ -5,21 +5,23 @@
 # pyright: reportGeneralTypeIssues=false, reportReturnType=false
 
 import math
+from functools import lru_cache
 
 import numpy as np
 import pandas as pd
 
-from harness.reports.formats import PLUS_MINUS, Table, amount, number, scientific
+from harness.reports.formats import PLUS_MINUS, Table, amount, number
+from harness.reports.notes import comparison_notes
+from harness.reports.resampling import STUDENTISED_FROM, studentised_interval
 from harness.reports.scores import (
-    COSTS,
+    DIVERGED,
     UNFINISHED,
+    by_arm,
     completion_text,
+    num_dropped,
     outcomes,
     pairs,
-    score_name,
-    start_scores_differ,
     troubles,
-    unscored,
 )
 from harness.reports.statistics import (
     Interval,
@@ -46,19 +48,15 @@ _HEADER: dict[str, str] = {
     "final": "final",
     "gain": "gain",
     "difference": "difference [95% t]",
+    "studentised": "[95% studentised]",
     "p": "sign-flip p (min)",
     "holm": "Holm p",
     "mdd": "MDD",
     "auc": "AUC",
-    "spent_flops": "FLOPs (useful)",
-    "executed_flops": "FLOPs (executed)",
-    "generated_tokens": "generated tokens",
-    "trained_tokens": "trained tokens",
-    "updates": "updates",
-    "eval_flops": "evaluation FLOPs",
-    "discarded_flops": "discarded FLOPs",
+    "log_auc": "log AUC",
     "failures": "failures",
 }
+WORST_CASE = " (worst case)"
 
 
 def compare(study: Study, baseline: str | None = None) -> pd.DataFrame:
@@ -69,37 +67,55 @@ def compare(study: Study, baseline: str | None = None) -> pd.DataFrame:
         baseline: the arm that differences are taken to; None chooses ``Study.baseline()``.
 
     Returns:
-        Numbers only (scores are in [0, 1], see ``scores.score_name``); NaN where a quantity does not exist. Costs are
-        means over completed cells. Holm's family is the other arms of the same task.
+        Numbers only (scores are in [0, 1], see ``scores.score_name``); NaN where a quantity does not exist. A run that
+        diverged counts with its last finite score (``worst_cases`` has it otherwise). Holm's family is the other arms
+        of the same task.
+    """
+    return _compared(study, study.baseline(baseline)).copy()
+
+
+@lru_cache(maxsize=8)
+def _compared(study: Study, baseline: str) -> pd.DataFrame:
+    rows = []
+    for task in study.tasks:
+        compared = [_compare_arm(study, task, arm, baseline, "score") for arm in study.arms]
+        adjusted = holm([float(row["sign_flip_p"]) for row in compared])
+        rows += [row | {"holm_p": float(p)} for row, p in zip(compared, adjusted, strict=True)]
+    return pd.DataFrame(rows)
+
+
+def worst_cases(study: Study, baseline: str | None = None) -> pd.DataFrame:
+    """Compute the comparison of the arms with a run that diverged, as if it had ended with the worst score.
+
+    Returns:
+        Rows like those of ``compare``, for these arms alone, against the baseline as it stands there. They are bounds
+        and no further tests: ``holm_p`` is NaN.
     """
     baseline = study.baseline(baseline)
     table = outcomes(study)
-    rows = []
-    for task in study.tasks:
-        compared = [_compare_arm(table, task, arm, baseline) for arm in study.arms]
-        adjusted = holm([float(row["sign_flip_p"]) for row in compared])
-        rows += [row | {"holm_p": float(p)} for row, p in zip(compared, adjusted, strict=True)]
-    frame = pd.DataFrame(rows)
-    names = [name for name in frame.columns if name != "holm_p"]
-    names.insert(names.index("sign_flip_p_minimum") + 1, "holm_p")
-    return frame[names]
+    gone = table[(table["status"] == DIVERGED) & table["score"].notna()]
+    pairs = dict.fromkeys(gone[["task", "arm"]].itertuples(index=False, name=None))
+    return pd.DataFrame([_compare_arm(study, *pair, baseline, "worst") | {"holm_p": math.nan} for pair in pairs])
 
 
 def comparison_table(study: Study, baseline: str | None = None) -> Table:
     """Lay the comparison out for reading; see ``compare`` for the numbers."""
     baseline = study.baseline(baseline)
-    frame = compare(study, baseline)
+    frame = pd.concat([compare(study, baseline), worst_cases(study, baseline)], ignore_index=True)
+    order = {task: place for place, task in enumerate(study.tasks)}
+    arms = {arm: place for place, arm in enumerate(study.arms)}
+    frame = frame.sort_values(["task", "arm"], key=lambda names: names.map(order | arms), kind="stable")
+    records = frame.to_dict("records")
     names = list(_HEADER)
-    rows = [[_text(row)[name] for name in names] for row in frame.to_dict("records")]
-    scores, costs = names[: names.index("auc") + 1], names[names.index("spent_flops") : names.index("failures")]
-    parts = [scores, ["task", "arm", *costs], ["task", "arm", "seeds", "failures"]]
+    scores = ["task", "arm", "seeds", "start", "final", "gain", "auc", "log_auc"]
+    parts = [scores, ["task", "arm", "difference", *_TESTS], ["task", "arm", "seeds", "failures"]]
     return Table(
         name="comparison",
         title=f"Objectives at matched compute ({budget_text(study)}), compared with {baseline}",
         header=list(_HEADER.values()),
-        rows=rows,
-        notes=_notes(study, frame, baseline),
-        numbers=frame.to_dict("records"),
+        rows=[[text[name] for name in names] for text in map(_text, records)],
+        notes=comparison_notes(study, frame, baseline),
+        numbers=records,
         parts=[[names.index(name) for name in part] for part in parts],
     )
 
@@ -118,114 +134,82 @@ def with_interval(interval: Interval, signed: bool = False) -> str:
     return f"{mean} n/a (1 seed)" if interval.num == 1 else f"{mean} {PLUS_MINUS} {number(interval.half_width)}"
 
 
-def _compare_arm(table: pd.DataFrame, task: str, arm: str, baseline: str) -> dict[str, object]:
-    rows = table[(table["task"] == task) & (table["arm"] == arm)]
-    scored = rows[rows["final"].notna()]
-    found = troubles(rows)
-    final, gain = (mean_interval(scored[name]) if scored[name].notna().all() else _unknown() for name in _SCORES)
-    auc = mean_interval(scored["auc"].dropna())
-    test = paired_difference(*pairs(table, "final", task, arm, baseline))
-    if arm == baseline:
-        test, flips = paired_difference([], []), SignFlip(math.nan, math.nan, True)
-    else:
+def _compare_arm(study: Study, task: str, arm: str, baseline: str, column: str) -> dict[str, object]:
+    """Compare one arm; ``column`` of ``outcomes`` is its score, the baseline's is "score"."""
+    table, rows = outcomes(study), by_arm(study)[task, arm]
+    scored = rows[rows["score"].notna()]
+    known = bool(scored["start"].notna().all())
+    start = float(scored["start"].mean()) if len(scored) else math.nan
+    final = mean_interval(scored[column])
+    gain = mean_interval(scored[column] - scored["start"]) if known else mean_interval([])
+    auc, log_auc = (mean_interval(scored[name].dropna()) for name in ("auc", "log_auc"))
+    test, flips = paired_difference([], []), SignFlip(math.nan, math.nan, True)
+    if arm != baseline:
+        test = paired_difference(
+            pairs(table, column, task, arm, baseline)[0], pairs(table, "score", task, arm, baseline)[1]
+        )
         flips = sign_flip(test.differences, np.random.default_rng(0))
+    low, high = studentised_interval(test.differences)
+    found = troubles(rows)
     return {
-        **{"task": task, "arm": arm, "baseline": baseline, "completed": len(scored), "total": len(rows)},
+        **{"task": task, "arm": arm, "case": "worst" if column == "worst" else "", "baseline": baseline},
+        **{"completed": int(rows["final"].notna().sum()), "total": len(rows)},
         **{status: sum(len(t.runs) for t in found if t.status == status) for status in UNFINISHED},
-        **{"start_score": float(scored["start"].mean()) if len(scored) else math.nan},
-        **{"final_score": final.mean, "final_half_width": final.half_width},
+        **{"dropped": num_dropped(rows), "scored": len(scored)},
+        **{"start_score": start, "final_score": final.mean, "final_half_width": final.half_width},
         **{"gain": gain.mean, "gain_half_width": gain.half_width},
         **{"num_pairs": test.interval.num, "num_pairs_dropped": test.num_dropped, "difference": test.interval.mean},
         **{"difference_low": test.interval.low, "difference_high": test.interval.high},
+        **{"studentised_low": low, "studentised_high": high, "t_test_p": test.p},
         **{"sign_flip_p": flips.p, "sign_flip_p_minimum": flips.minimum},
         "minimum_detectable_difference": minimum_detectable_difference(test.sd, test.interval.num),
         **{"auc": auc.mean, "auc_half_width": auc.half_width, "num_auc": auc.num},
-        **{name: float(scored[name].mean()) if len(scored) else math.nan for name in COSTS},
+        **{"log_auc": log_auc.mean, "log_auc_half_width": log_auc.half_width, "num_log_auc": log_auc.num},
         "failures": "; ".join(f"{trouble.status}: {trouble.text(with_task=False)}" for trouble in found),
     }
 
 
-_SCORES = ("final", "gain")
-
-
-def _unknown() -> Interval:
-    return Interval(math.nan, math.nan, 0)
-
-
 def _text(row: dict) -> dict[str, str]:
-    seeds = completion_text(row["completed"], row["total"], {status: row[status] for status in UNFINISHED})
-    scored = row["completed"]
-    final = Interval(row["final_score"], row["final_half_width"], scored)
-    gain = Interval(row["gain"], row["gain_half_width"], scored if not math.isnan(row["gain"]) else 0)
+    counts = {status: row[status] for status in (*UNFINISHED, "dropped")}
+    final = Interval(row["final_score"], row["final_half_width"], row["scored"])
+    gain = Interval(row["gain"], row["gain_half_width"], row["scored"] if not math.isnan(row["gain"]) else 0)
     auc = Interval(row["auc"], row["auc_half_width"], row["num_auc"])
+    log_auc = Interval(row["log_auc"], row["log_auc_half_width"], row["num_log_auc"])
     return {
-        **{"task": row["task"], "arm": row["arm"], "seeds": seeds, "failures": row["failures"] or "none"},
+        **{"task": row["task"], "arm": row["arm"] + (WORST_CASE if row["case"] else "")},
+        **{"seeds": completion_text(row["completed"], row["total"], counts), "failures": row["failures"] or "none"},
         **{"start": number(row["start_score"]), "final": with_interval(final), "gain": with_interval(gain, True)},
         **_difference_text(row),
-        "auc": with_interval(auc),
-        **{name: scientific(row[name]) for name in COSTS if name.endswith("flops")},
-        **{name: amount(row[name]) for name in COSTS if not name.endswith("flops")},
+        **({"auc": "-", "log_auc": "-"} if row["case"] else {}),
+        **({} if row["case"] else {"auc": with_interval(auc), "log_auc": with_interval(log_auc)}),
     }
+
+
+_TESTS = ("studentised", "p", "holm", "mdd")
 
 
 def _difference_text(row: dict) -> dict[str, str]:
     if row["arm"] == row["baseline"]:
-        return dict.fromkeys(("p", "holm", "mdd"), "-") | {"difference": "baseline"}
+        return dict.fromkeys(_TESTS, "-") | {"difference": "baseline"}
     if not row["num_pairs"]:
-        return dict.fromkeys(("difference", "p", "holm", "mdd"), "n/a (0 pairs)")
+        return dict.fromkeys(("difference", *_TESTS), "n/a (0 pairs)")
     text = number(row["difference"], signed=True)
     if row["num_pairs"] == 1:
-        return dict.fromkeys(("p", "holm", "mdd"), "n/a (1 seed)") | {"difference": f"{text} n/a (1 seed)"}
-    ends = ", ".join(number(row[name], signed=True) for name in ("difference_low", "difference_high"))
+        return dict.fromkeys(_TESTS, "n/a (1 seed)") | {"difference": f"{text} n/a (1 seed)"}
     return {
-        "difference": f"{text} [{ends}]",
+        "difference": f"{text} {_ends(row, 'difference')}",
+        "studentised": _studentised_text(row),
         "p": f"{number(row['sign_flip_p'])} ({number(row['sign_flip_p_minimum'])})",
-        "holm": number(row["holm_p"]),
+        "holm": "-" if row["case"] else number(row["holm_p"]),
         "mdd": number(row["minimum_detectable_difference"]),
     }
 
 
-def _notes(study: Study, frame: pd.DataFrame, baseline: str) -> list[str]:
-    others = frame[frame["arm"] != baseline]
-    sizes = sorted(set(others["num_pairs"].astype(int)))
-    notes = [
-        f"Scores are {score_name(study)} on the test split: start is the warm start, final the last state inside the "
-        f"budget; {PLUS_MINUS} is the half-width of a 95% t interval over seeds (n - 1 degrees of freedom).",
-        f"Differences are to {baseline}, paired by task, policy and seed; [ ] is a 95% t interval. A pair with an "
-        "unfinished side is dropped and counted under seeds, never taken as 0.",
-    ]
-    if len(others):
-        reach = "; ".join(f"n = {num}: {number(min(1.0, 2 / 2**num), 4)}" for num in sizes if num)
-        low = [num for num in sizes if num > 0 and 2 / 2**num > 0.05]  # noqa: PLR2004
-        notes.append(
-            f"The smallest p that sign flips can reach ({reach or 'no pairs'}) stands in parentheses; ties raise it. "
-            + (
-                f"At n = {', '.join(map(str, low))} no arm can fall below 0.05, whatever its difference. "
-                if low
-                else ""
-            )
-            + "Holm p is adjusted over the arms of a task."
-        )
-    notes += [
-        "MDD: the mean difference that a paired t test at 0.05 would find with power 0.8, from the spread seen here; a "
-        "smaller difference is not evidence of equality.",
-        "AUC: mean height of the validation curve over the budget. Amounts are means over completed cells; evaluation "
-        "FLOPs are outside the budget; discarded FLOPs went into rollouts that no longer fitted.",
-    ]
-    starts = start_scores_differ(outcomes(study))
-    if starts:
-        notes.append(
-            f"The warm start's score differs between arms of one seed in: {', '.join(starts)}. Pairing is weak."
-        )
-    lost = unscored(study)
-    if lost:
-        notes.append(
-            "Shares of responses whose reward could not be computed (infra), left out of every mean and batch: "
-            f"{'; '.join(lost)}. Where they differ between arms, so may what the scores are means over."
-        )
-    if "seconds" in set(study.cells["budget_axis"]):
-        notes.append("Cells with a budget in seconds are not reproducible.")
-    several = [task for task, rows in study.cells.groupby("task", sort=False) if rows["policy"].nunique() > 1]
-    if several:
-        notes.append(f"Several policies in {', '.join(map(str, several))}: a run is a policy and seed (policy:seed).")
-    return notes
+def _studentised_text(row: dict) -> str:
+    if row["num_pairs"] < STUDENTISED_FROM:
+        return f"n/a (n < {STUDENTISED_FROM})"
+    return "n/a (ties)" if math.isnan(row["studentised_low"]) else _ends(row, "studentised")
+
+
+def _ends(row: dict, name: str) -> str:
+    return f"[{number(row[f'{name}_low'], signed=True)}, {number(row[f'{name}_high'], signed=True)}]"

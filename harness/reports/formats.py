@@ -9,6 +9,12 @@ from tabulate import tabulate
 
 PLUS_MINUS = "±"
 THOUSANDS_FROM = 1e6
+FAILURES = "failures"
+"""Name of the column that says what became of cells that did not complete."""
+LONG = 44
+"""Characters of an entry; a column with a longer one is broken into lines in LaTeX."""
+WIDE = 7
+"""Columns; a part with more is set smaller in LaTeX."""
 _LATEX = {
     "\\": r"\textbackslash{}",
     "&": r"\&",
@@ -23,7 +29,8 @@ _LATEX = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
-    '"': r"\textquotedbl{}",
+    '"': "''",  # \textquotedbl needs another font encoding than LaTeX's own
+    "`": r"\textasciigrave{}",
     PLUS_MINUS: r"$\pm$",
 }
 
@@ -43,6 +50,16 @@ class Table:
     numbers: Sequence[dict[str, object]]
     """One dict a CSV row; float, int or str."""
     parts: Sequence[Sequence[int]] = field(default_factory=list)
+
+
+def columns(header: Sequence[str], *parts: Sequence[str]) -> list[list[int]]:
+    """Return ``Table.parts`` from the columns' names.
+
+    Example:
+        >>> columns(["task", "arm", "score", "failures"], ["task", "arm", "score"], ["task", "arm", "failures"])
+        [[0, 1, 2], [0, 1, 3]]
+    """
+    return [[list(header).index(name) for name in part] for part in parts]
 
 
 def number(value: float, digits: int = 3, signed: bool = False) -> str:
@@ -78,6 +95,7 @@ def escape_latex(text: str) -> str:
         'gspo\\_subsequence \\& 5\\%'
     """
     escaped = "".join(_LATEX.get(character, character) for character in text)
+    escaped = re.sub(r"-(?=-)", "-{}", escaped)  # two hyphens are no dash
     escaped = re.sub(
         r"(?<![\w.])(-?\d+(?:\.\d+)?)e([+-])0*(\d+)",
         lambda found: rf"${found[1]} \times 10^{{{'-' if found[2] == '-' else ''}{found[3]}}}$",
@@ -104,24 +122,42 @@ def to_csv(table: Table) -> str:
 
 def to_latex(table: Table) -> str:
     """Return booktabs tables (one a part) with the title as caption; LaTeX needs the package booktabs."""
-    parts = table.parts or [range(len(table.header))]
-    out = [r"% needs \usepackage{booktabs}", r"\begin{table*}[t]", r"\centering\footnotesize"]
+    parts = [part for part in table.parts or [range(len(table.header))] if not _says_nothing(table, part)]
+    grouped = len({row[0] for row in table.rows}) < len(table.rows)
+    out = [r"% needs \usepackage{booktabs}", r"\begin{table*}[t]", r"\centering\setlength{\tabcolsep}{3pt}"]
     out += [rf"\caption{{{escape_latex(table.title)}}}", rf"\label{{tab:{table.name}}}"]
     for place, part in enumerate(parts):
         if place:
             out.append(r"\par\medskip")
-        out += [rf"\begin{{tabular}}{{{'l' * len(part)}}}", r"\toprule"]
+        out.append(r"\scriptsize" if len(part) > WIDE else r"\footnotesize")
+        out += [rf"\begin{{tabular}}{{{''.join(_alignment(table, column) for column in part)}}}", r"\toprule"]
         out += [_latex_row([table.header[column] for column in part]), r"\midrule"]
         previous = None
         for row in table.rows:
-            if previous is not None and row[0] != previous:
+            if grouped and previous is not None and row[0] != previous:
                 out.append(r"\midrule")
             previous = row[0]
             out.append(_latex_row([row[column] for column in part]))
         out += [r"\bottomrule", r"\end{tabular}"]
     out += [r"\par\medskip\begin{minipage}{\linewidth}\footnotesize"]
-    out += [escape_latex(note) + r"\par" for note in table.notes]
+    whole = [] if len(parts) == len(table.parts or parts) else ["All cells completed."]
+    out += [escape_latex(note) + r"\par" for note in (*table.notes, *whole)]
     return "\n".join([*out, r"\end{minipage}", r"\end{table*}"]) + "\n"
+
+
+def _says_nothing(table: Table, part: Sequence[int]) -> bool:
+    """Return whether a part lists failures where there are none, and beside them nothing that no other part has."""
+    last = part[-1]
+    if len(table.parts) < 2 or table.header[last] != FAILURES or any(row[last] != "none" for row in table.rows):  # noqa: PLR2004
+        return False
+    shown = {column for other in table.parts if other is not part for column in other}
+    return {table.header[column] for column in set(part) - shown} <= {"seeds", FAILURES}
+
+
+def _alignment(table: Table, column: int) -> str:
+    """Return how LaTeX sets a column: a long text, such as a cause, is broken into lines."""
+    long = any(len(row[column]) > LONG for row in table.rows)
+    return r"p{0.36\linewidth}" if long else "l"
 
 
 def _latex_row(entries: Sequence[str]) -> str:

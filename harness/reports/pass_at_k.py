@@ -21,7 +21,7 @@ from scipy import special
 
 from harness.reports.values import LEVEL, TIE, Floats, finite
 
-__all__ = ["Rate", "majority_at_k", "pass_at_k", "rate"]
+__all__ = ["Rate", "majority_at_k", "pass_at_k", "rate", "share_interval"]
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def rate(values: ArrayLike) -> Rate:
     mean = float(np.mean(array)) if array.size else math.nan
     if array.size == 0 or (np.ptp(array) <= TIE and 0 < mean < 1):
         return Rate(mean, math.nan, math.nan, array.size)
-    return Rate(mean, *_wilson(mean, _effective(array)), array.size)
+    return Rate(mean, *share_interval(mean, _effective(array)), array.size)
 
 
 def _effective(values: Floats) -> float:
@@ -139,7 +139,7 @@ def _effective(values: Floats) -> float:
     return mean * (1 - mean) / variance * widened**2
 
 
-def _wilson(mean: float, num: float) -> tuple[float, float]:
+def share_interval(mean: float, num: float) -> tuple[float, float]:
     """Return Wilson's score interval of a share of ``num`` independent observations."""
     z = float(special.ndtri((1 + LEVEL) / 2))
     shrink = 1 + z**2 / num

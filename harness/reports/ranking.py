@@ -5,14 +5,18 @@
 # pyright: reportGeneralTypeIssues=false, reportReturnType=false
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
-from harness.reports.formats import Table, amount, number
-from harness.reports.scores import COMPLETED, completion, curve, outcomes
+from harness.reports.comparison import compare
+from harness.reports.formats import Table, amount, columns, number
+from harness.reports.notes import MDD
+from harness.reports.scores import COMPLETED, ending_notes, outcomes, states
 from harness.reports.statistics import carry_forward
 from harness.reports.study import Study
+from harness.reports.trajectories import Line, lines
 
 AS_RUN = "as run"
 AXES = {"spent_flops": "useful FLOPs", "generated_tokens": "generated tokens", "updates": "updates"}
@@ -29,23 +33,27 @@ def rank_frame(study: Study) -> pd.DataFrame:
         run"), ``score`` (mean over completed cells of the validation curve carried forward from the last evaluation
         at or before that amount; the test score for "test, as run"), ``rank`` (1 is best, ties share the better
         rank; NaN without a completed cell), ``lag`` (the largest share of the amount by which a score is older).
+        A run that diverged counts with its last finite score; a seed that is dropped does not count.
     """
-    table = outcomes(study)
+    table, found = outcomes(study), lines(study.evals)
     rows = []
     for task in study.tasks:
-        done = table[(table["task"] == task) & (table["status"] == COMPLETED)]
-        curves = {str(row.cell): curve(study.evals, str(row.cell)) for row in done.itertuples()}
-        curves = {cell: line for cell, line in curves.items() if len(line)}
-        scores = {TEST: dict(zip(done["cell"], done["final"], strict=True))}
-        scores[AS_RUN] = {cell: float(line["score"].iloc[-1]) for cell, line in curves.items()}
+        done = table[(table["task"] == task) & table["score"].notna()]
+        cells = {arm: list(done.loc[done["arm"] == arm, "cell"]) for arm in study.arms}
+        whole = set(done.loc[done["status"] == COMPLETED, "cell"])
+        curves = {cell: found[cell] for cell in done["cell"] if cell in found}
+        scores = {TEST: dict(zip(done["cell"], done["score"], strict=True))}
+        scores[AS_RUN] = {cell: float(line["score"][-1]) for cell, line in curves.items()}
         amounts, lags = dict.fromkeys(scores, math.nan), dict.fromkeys((*scores, *AXES), 0.0)
         for axis in AXES:
-            usable = {cell: line for cell, line in curves.items() if line[axis].notna().all()}
-            amounts[axis] = min((float(line[axis].max()) for line in usable.values()), default=math.nan)
+            usable = {cell: line for cell, line in curves.items() if not np.isnan(line[axis]).any()}
+            totals = [float(line[axis].max()) for cell, line in usable.items() if cell in whole]
+            amounts[axis] = min(totals, default=math.nan)
             scores[axis] = {cell: _score_at(line, axis, amounts[axis]) for cell, line in usable.items()}
-            lags[axis] = max((_lag(line, axis, amounts[axis]) for line in usable.values()), default=0.0)
+            aged = [_lag(line, axis, amounts[axis]) for cell, line in usable.items() if cell in whole]
+            lags[axis] = max(aged, default=0.0)
         for axis, by_cell in scores.items():
-            means = [_mean(done.loc[done["arm"] == arm, "cell"].map(by_cell)) for arm in study.arms]
+            means = [_mean([by_cell.get(cell, math.nan) for cell in cells[arm]]) for arm in study.arms]
             ranks = pd.Series(means).round(DECIMALS).rank(ascending=False, method="min")
             for arm, mean, rank in zip(study.arms, means, ranks, strict=True):
                 rows.append({"task": task, "arm": arm, "axis": axis, "amount": amounts[axis], "score": mean})
@@ -68,27 +76,34 @@ def rank_changes(frame: pd.DataFrame, task: str) -> dict[str, list[str]]:
     return changes
 
 
-def rank_table(study: Study) -> Table:
+def rank_table(study: Study, baseline: str | None = None) -> Table:
     """Lay the rankings out: one row a task and arm, one column an axis, "score (rank)"."""
+    baseline = study.baseline(baseline)
     frame = rank_frame(study)
-    table = outcomes(study)
+    compared = compare(study, baseline).to_dict("records")
+    reach = {(row["task"], row["arm"]): float(row["minimum_detectable_difference"]) for row in compared}
     order = [AS_RUN, *AXES, TEST]
+    found = {(row["task"], row["arm"], row["axis"]): row for row in frame.to_dict("records")}
     header = ["task", "arm", "seeds", "validation, as run", *(f"equal {word}" for word in AXES.values()), TEST]
-    rows, notes = [], [_NOTE]
+    rows, notes = [], [_NOTE, MDD, *ending_notes(study)]
     for task in study.tasks:
         for arm in study.arms:
-            cells = table[(table["task"] == task) & (table["arm"] == arm)]
-            here = frame[(frame["task"] == task) & (frame["arm"] == arm)].set_index("axis")
-            entries = [_entry(float(here.loc[axis, "score"]), float(here.loc[axis, "rank"])) for axis in order]
-            rows.append([task, arm, completion(cells), *entries])
+            here = [found[task, arm, axis] for axis in order]
+            entries = [_entry(float(row["score"]), float(row["rank"])) for row in here]
+            entries.append("baseline" if arm == baseline else number(reach[task, arm]))
+            rows.append([task, arm, states(study)[task, arm][0], *entries, states(study)[task, arm][1]])
         notes += _task_notes(frame, task)
-    return Table("ranks", "Ranking of the arms under each compute axis", header, rows, notes, frame.to_dict("records"))
+    numbers = [row | {"minimum_detectable_difference": reach[key[0], key[1]]} for key, row in found.items()]
+    header += [f"MDD to {baseline}", "failures"]
+    parts = columns(header, [*header[:2], *header[3:-1]], [*header[:3], header[-1]])
+    return Table("ranks", "Ranking of the arms under each compute axis", header, rows, notes, numbers, parts)
 
 
 _NOTE = (
     "Entries are mean score (rank). Equal amounts: every completed cell's validation curve is read at the smallest "
-    "total of the task, carrying its last evaluation forward. Ranks order means only: read the intervals of the "
-    "comparison before believing one. An arm with unfinished cells is ranked on the others."
+    "total of the task, carrying its last evaluation forward. Ranks order means only: two arms whose test scores "
+    "differ by less than the MDD are not told apart, and the comparison has the intervals. An arm with unfinished "
+    "cells is ranked on the others."
 )
 
 
@@ -110,18 +125,18 @@ def _task_notes(frame: pd.DataFrame, task: str) -> list[str]:
     return [f"{task}: read at {amounts}.", f"{task}: {verdict}."]
 
 
-def _score_at(line: pd.DataFrame, axis: str, where: float) -> float:
+def _score_at(line: Line, axis: str, where: float) -> float:
     return float(carry_forward(line[axis], line["score"], [where])[0])
 
 
-def _lag(line: pd.DataFrame, axis: str, where: float) -> float:
-    used = float(line.loc[line[axis] <= where, axis].max())
+def _lag(line: Line, axis: str, where: float) -> float:
+    used = float(line[axis][line[axis] <= where].max())
     return (where - used) / where if where > 0 else 0.0
 
 
-def _mean(values: pd.Series) -> float:
-    kept = values.dropna().to_numpy("float64")
-    return float(np.mean(kept)) if kept.size else math.nan
+def _mean(values: Sequence[float]) -> float:
+    kept = [value for value in values if not math.isnan(value)]
+    return float(np.mean(kept)) if kept else math.nan
 
 
 def _entry(score: float, rank: float) -> str:

@@ -1,6 +1,8 @@
-"""One row a cell: its status, start and final score, area, cost; and the pairs that arms are compared on.
+"""One row a cell: its status, start and final score, areas, cost; and the pairs that arms are compared on.
 
-Only completed cells have a final score; any other cell keeps its status and cause and is never a zero.
+Only completed cells have a final score; any other cell keeps its status and cause and is never a zero. What enters a
+comparison is ``score``: the final score; of a run that diverged, its last finite score; nothing of a seed that an arm
+lost to the machinery (a failure other than a divergence): that seed is dropped for all arms of its task.
 """
 
 # pandas ships no stubs and pyright infers "Series | DataFrame" for every selection:
@@ -8,25 +10,31 @@ Only completed cells have a final score; any other cell keeps its status and cau
 # pyright: reportGeneralTypeIssues=false, reportReturnType=false
 
 import math
+import re
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from harness.reports.formats import number
-from harness.reports.statistics import area_under_curve
 from harness.reports.study import Study
+from harness.reports.trajectories import endings
 from harness.reports.values import TIE, Floats
 
 COSTS = (
     *("spent_flops", "executed_flops", "eval_flops", "discarded_flops"),
     *("generated_tokens", "trained_tokens", "updates", "iterations"),
 )
-STARTED, ENDED = 0.0, 1.0
-"""Fractions of the budget axis: the warm start and the last state inside the budget."""
 COMPLETED = "completed"
-UNFINISHED = ("failed", "running", "missing")
+DIVERGED = "diverged"
+UNFINISHED = (DIVERGED, "failed", "running", "missing")
 NO_SCORE = "completed without a test score at the end of the budget"
+WORST = 0.0
+"""No score is lower: of a run that diverged, in the worst case."""
+_DIVERGENCE = re.compile(r"(loss|gradient norm of the \w+) is (nan|-?inf)\b")
+"""The cause of a run that the engine ended because a loss or gradient was not finite."""
 
 
 @dataclass(frozen=True)
@@ -52,53 +60,114 @@ def outcomes(study: Study) -> pd.DataFrame:
 
     Returns:
         Columns task, arm, policy, seed, run (the seed, with the policy in front where a task has several), cell,
-        status, cause, delta, start (test score of the warm start), final (test score at the end of the budget; NaN
-        unless completed), gain, auc (mean height of the validation curve over the budget), and ``COSTS``. A
-        combination without a row in cells.csv has status "missing". Shared between callers: do not change it.
+        status (of cells.csv, or "diverged"), cause, start (test score of the warm start), final (test score at the end
+        of the budget; NaN unless completed), last (of a run that diverged, its last finite score: the test score
+        where there is one, else the validation score), score (final, or last; NaN if dropped), worst (the same with
+        ``WORST`` for a run that diverged), dropped (whether the seed is left out for all arms), gain (score above
+        start), auc (mean height of the validation curve over the budget), log_auc (the same over the logarithm of the
+        budget, from the first evaluation after the start), and ``COSTS``. A combination without a row in cells.csv
+        has status "missing". Shared between callers: do not change it.
     """
-    scores = _scores(study.evals)
+    scores = endings(study.evals)
     rows = []
-    index = study.cells.set_index(["task", "arm", "policy", "seed"])
+    cells = {tuple(row[name] for name in _KEY): row for row in study.cells[[*_KEY, *_SHOWN]].to_dict("records")}
     for task in study.tasks:
         runs = study.cells.loc[study.cells["task"] == task, ["policy", "seed"]].drop_duplicates()
         runs = list(runs.sort_values("seed", kind="stable").itertuples(index=False, name=None))
         several = len({policy for policy, _ in runs}) > 1
         for arm in study.arms:
             for policy, seed in runs:
-                key = (task, arm, policy, seed)
                 run = f"{policy}:{seed}" if several else str(seed)
                 row = {"task": task, "arm": arm, "policy": policy, "seed": seed, "run": run}
-                cell = index.loc[key] if key in index.index else None
-                rows.append(row | _outcome(cell, scores))
-    return pd.DataFrame(rows)
+                rows.append(row | _outcome(cells.get((task, arm, policy, seed)), scores))
+    table = pd.DataFrame(rows)
+    table["dropped"] = _dropped(table)
+    table["score"] = table["final"].fillna(table["last"]).mask(table["dropped"])
+    table["worst"] = table["score"].mask(table["score"].notna() & (table["status"] == DIVERGED), WORST)
+    table["gain"] = table["score"] - table["start"]
+    return table
+
+
+@lru_cache(maxsize=8)
+def by_arm(study: Study) -> dict[tuple[str, str], pd.DataFrame]:
+    """Return the rows of ``outcomes`` of every (task, arm), in its order; shared: do not change them."""
+    table = outcomes(study)
+    return {key: table.take(places) for key, places in table.groupby(["task", "arm"], sort=False).indices.items()}
+
+
+@lru_cache(maxsize=8)
+def states(study: Study) -> dict[tuple[str, str], tuple[str, str]]:
+    """Return for every (task, arm) how many seeds completed, and what became of the others, as two texts."""
+    return {key: (completion(rows), trouble_text(rows)) for key, rows in by_arm(study).items()}
 
 
 def pairs(table: pd.DataFrame, column: str, task: str, arm: str, baseline: str) -> tuple[Floats, Floats]:
-    """Return one column of two arms of a task, aligned by policy and seed; NaN where a run has no value."""
-    rows = table[table["task"] == task].pivot(index=["policy", "seed"], columns="arm", values=column)
-    return rows[arm].to_numpy("float64"), rows[baseline].to_numpy("float64")
+    """Return one column of two arms of a task, aligned by policy and seed; NaN where a run has no value.
+
+    Args:
+        table: of ``outcomes``, where the runs of a task stand in one order for all arms.
+        column: its name.
+        task: a task.
+        arm: an arm.
+        baseline: another one.
+    """
+    tasks, arms, values = (table[name].to_numpy() for name in ("task", "arm", column))
+    first, second = (values[(tasks == task) & (arms == name)].astype(np.float64) for name in (arm, baseline))
+    return first, second
 
 
 def troubles(table: pd.DataFrame) -> list[Trouble]:
     """Return the cells without a final score, grouped by task, arm, status and cause, in the table's order."""
     found: dict[tuple[str, str, str, str], list[str]] = {}
-    for row in table[table["final"].isna()].itertuples():
-        completed = row.status == COMPLETED
-        status, cause = ("missing", NO_SCORE) if completed else (str(row.status), str(row.cause))
-        found.setdefault((str(row.task), str(row.arm), status, " ".join(cause.split())), []).append(str(row.run))
+    rows = table[table["final"].isna()]
+    for task, arm, status, cause, run in zip(*(rows[name] for name in _TROUBLE), strict=True):
+        status, cause = ("missing", NO_SCORE) if status == COMPLETED else (str(status), str(cause))
+        found.setdefault((str(task), str(arm), status, " ".join(cause.split())), []).append(str(run))
     return [Trouble(*key, tuple(runs)) for key, runs in found.items()]
+
+
+_TROUBLE = ("task", "arm", "status", "cause", "run")
 
 
 def completion(rows: pd.DataFrame, word: str = "seeds") -> str:
     """Write how many of the rows of ``outcomes`` have a final score, as "2/3 seeds, 1 failed"."""
     found = troubles(rows)
     counts = {status: sum(len(trouble.runs) for trouble in found if trouble.status == status) for status in UNFINISHED}
+    counts["dropped"] = num_dropped(rows)
     return completion_text(int(rows["final"].notna().sum()), len(rows), counts, word)
 
 
 def completion_text(completed: int, total: int, counts: dict[str, int], word: str = "seeds") -> str:
     """Write counts as "2/3 seeds, 1 failed"."""
     return ", ".join([f"{completed}/{total} {word}", *(f"{num} {name}" for name, num in counts.items() if num)])
+
+
+def trouble_text(rows: pd.DataFrame) -> str:
+    """Write the cells of one task and arm that have no final score, as "failed: seed 2 (nan loss)", or "none"."""
+    return "; ".join(f"{found.status}: {found.text(with_task=False)}" for found in troubles(rows)) or "none"
+
+
+def num_dropped(rows: pd.DataFrame) -> int:
+    """Return how many runs have a score that counts for nothing, because their seed is dropped."""
+    return int((rows["dropped"] & rows["final"].fillna(rows["last"]).notna()).sum())
+
+
+def ending_notes(study: Study) -> list[str]:
+    """Return what a reader must know of runs that diverged and of seeds that are dropped; nothing if there are none."""
+    table, notes = outcomes(study), []
+    gone = table[table["status"] == DIVERGED]
+    if len(gone):
+        notes.append(
+            f"Diverged (a loss or gradient was not finite): {'; '.join(t.text() for t in troubles(gone))}. Its last "
+            f"finite score stands for its end; in a row (worst case) it counts {number(WORST, 0)}."
+        )
+    lost = [found for found in troubles(table[table["dropped"]]) if found.status == "failed"]
+    if lost:
+        notes.append(
+            "Seeds dropped for all arms of a task, because an arm lost them to the machinery: "
+            f"{'; '.join(found.text() for found in lost)}. The sweep runs them again with --retry-failed."
+        )
+    return notes
 
 
 def curve(evals: pd.DataFrame, cell: str, split: str = "validation") -> pd.DataFrame:
@@ -136,31 +205,39 @@ def unscored(study: Study) -> list[str]:
     ]
 
 
-def _scores(evals: pd.DataFrame) -> dict[str, dict[str, float]]:
-    found: dict[str, dict[str, float]] = {}
-    for cell, rows in evals[evals["score"].notna()].groupby("cell", sort=False):
-        test = rows[rows["split"] == "test"].set_index("fraction")["score"]
-        line = rows[rows["split"] == "validation"].sort_values("fraction")
-        whole = len(line) > 1 and line["fraction"].iloc[0] == STARTED and line["fraction"].iloc[-1] == ENDED
-        found[str(cell)] = {
-            "start": float(test.get(STARTED, math.nan)),
-            "final": float(test.get(ENDED, math.nan)),
-            "auc": area_under_curve(line["fraction"], line["score"]) if whole else math.nan,
-        }
-    return found
+def _dropped(table: pd.DataFrame) -> pd.Series:
+    """Mark the runs of seeds that an arm lost, unless it lost all of the task: then it says nothing of seeds."""
+    failed = table["status"] == "failed"
+    all_failed = failed.groupby([table["task"], table["arm"]]).transform("all")
+    return (failed & ~all_failed).groupby([table["task"], table["policy"], table["seed"]]).transform("any")
 
 
-def _outcome(cell: pd.Series | None, scores: dict[str, dict[str, float]]) -> dict[str, object]:
-    nothing = dict.fromkeys(("start", "final", "auc"), math.nan)
+_KEY = ("task", "arm", "policy", "seed")
+_SHOWN = ("cell", "status", "cause", *COSTS)
+_MEASURES = ("start", "final", "last", "auc", "log_auc")
+
+
+def _outcome(cell: dict[str, Any] | None, scores: dict[str, dict[str, float]]) -> dict[str, object]:
     if cell is None:
         costs = dict.fromkeys(COSTS, math.nan)
-        return {"cell": "", "status": "missing", "cause": "no such cell", "gain": math.nan, **nothing, **costs}
-    found = nothing | scores.get(str(cell["cell"]), {})
-    if cell["status"] != COMPLETED:
-        found |= {"final": math.nan, "auc": math.nan}
+        return {"cell": "", "status": "missing", "cause": "no such cell", **dict.fromkeys(_MEASURES, math.nan), **costs}
+    found = dict.fromkeys(_MEASURES, math.nan) | scores.get(str(cell["cell"]), {})
+    status, cause = str(cell["status"]), str(cell["cause"])
+    if status == "failed" and _DIVERGENCE.search(cause):
+        status, cause = DIVERGED, _carried_text(cause, found)
+        found |= {"final": math.nan, **{name: found.get(f"carried_{name}", math.nan) for name in ("auc", "log_auc")}}
+    elif status == COMPLETED:
+        found["last"] = math.nan
+    else:
+        found |= dict.fromkeys(("final", "last", "auc", "log_auc"), math.nan)
     return {
-        **{column: cell[column] for column in ("cell", "status", "cause")},
-        **found,
-        "gain": found["final"] - found["start"],
+        **{"cell": cell["cell"], "status": status, "cause": cause},
+        **{name: found[name] for name in _MEASURES},
         **{column: float(cell[column]) for column in COSTS},
     }
+
+
+def _carried_text(cause: str, found: dict[str, float]) -> str:
+    if math.isnan(found["last"]):
+        return f"{cause}; no finite score"
+    return f"{cause}; {number(found['last'])} at {found['last_fraction']:.0%} of the budget stands for its end"

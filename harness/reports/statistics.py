@@ -10,7 +10,7 @@ from functools import cache
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import optimize, stats
+from scipy import optimize, special, stats
 
 from harness.reports.values import LEVEL, TIE, Floats, finite
 
@@ -58,6 +58,14 @@ class PairedDifference:
         """Sample standard deviation of the differences; NaN when n < 2."""
         return float(np.std(self.differences, ddof=1)) if self.interval.num > 1 else math.nan
 
+    @property
+    def p(self) -> float:
+        """Two-sided p of the paired t test; NaN when n < 2 or all differences are equal."""
+        if not self.sd > 0:
+            return math.nan
+        t = self.interval.mean / self.sd * math.sqrt(self.interval.num)
+        return 2.0 * float(special.stdtr(self.interval.df, -abs(t)))
+
 
 @dataclass(frozen=True)
 class SignFlip:
@@ -85,7 +93,7 @@ def mean_interval(values: ArrayLike, level: float = LEVEL) -> Interval:
         return Interval(math.nan, math.nan, 0)
     if num == 1:
         return Interval(float(array[0]), math.nan, 1)
-    half = float(stats.t.ppf((1 + level) / 2, num - 1) * np.std(array, ddof=1) / math.sqrt(num))
+    half = float(special.stdtrit(num - 1, (1 + level) / 2) * np.std(array, ddof=1) / math.sqrt(num))
     return Interval(float(np.mean(array)), half, num)
 
 
@@ -145,7 +153,7 @@ def sign_flip(differences: ArrayLike, rng: np.random.Generator | None = None, sa
 def paired_power(difference: float, sd: float, num: int, alpha: float = 1 - LEVEL) -> float:
     """Return the power of a two-sided paired t test of ``num`` pairs whose differences have mean and sd as given."""
     df = num - 1
-    critical = stats.t.ppf(1 - alpha / 2, df)
+    critical = special.stdtrit(df, 1 - alpha / 2)
     shift = difference * math.sqrt(num) / sd
     wrong_side = np.nan_to_num(stats.nct.cdf(-critical, df, shift))  # scipy gives NaN where this is below 1e-30
     return float(stats.nct.sf(critical, df, shift) + wrong_side)

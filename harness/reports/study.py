@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 _CLIP_SIDES = ("pos_high", "pos_low", "neg_high", "neg_low")
@@ -186,7 +187,14 @@ def _convert(name: str, column: str, values: pd.Series) -> pd.Series:
             raise ValueError(f"{name}: column {column!r} holds {wrong.iloc[0]!r}; allowed: {allowed}")
     if column in TEXT_COLUMNS or not (column in SCHEMA[name] or column.startswith((PHASE_PREFIX, *RATE_PREFIXES))):
         return values
-    return pd.Series([_number(name, column, value) for value in values], index=values.index, dtype="float64")
+    return pd.Series(_numbers(name, column, values.to_numpy(dtype=object)), index=values.index)
+
+
+def _numbers(name: str, column: str, texts: np.ndarray) -> np.ndarray:
+    try:
+        return np.where(texts == "", "nan", texts).astype(np.float64)
+    except ValueError:  # blanks, or what is no number and has to be named
+        return np.array([_number(name, column, text) for text in texts], np.float64)
 
 
 def _number(name: str, column: str, text: str) -> float:

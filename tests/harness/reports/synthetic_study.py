@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from harness.reports.study import SCHEMA
 
@@ -34,6 +35,7 @@ def write_study(
     blank_metrics=(),
     iterations=ITERATIONS,
     surrogates=True,
+    fractions=FRACTIONS,
 ):
     """Write the six CSV files.
 
@@ -46,7 +48,7 @@ def write_study(
             for seed in seeds:
                 status, cause = statuses.get((arm, task, seed), ("completed", ""))
                 rng = np.random.default_rng([task_number, arm_number, seed])
-                _add_cell(files, task, arm, arm_number, seed, status, cause, iterations, blank_metrics, rng)
+                _add_cell(files, task, arm, arm_number, seed, status, cause, iterations, blank_metrics, rng, fractions)
     if surrogates:
         files["surrogates.csv"] = [row for arm in arms for row in _surrogates(arm)]
     folder = Path(folder)
@@ -59,7 +61,21 @@ def write_study(
     return folder
 
 
-def _add_cell(files, task, arm, arm_number, seed, status, cause, iterations, blank_metrics, rng):
+def with_scores(folder, finals, **settings):
+    """Write a study of one task whose validation and test curves rise linearly from 0.2 to the given finals."""
+    settings = {"tasks": ("arithmetic",), "iterations": 4} | settings
+    write_study(folder, arms=tuple(finals), seeds=tuple(range(len(next(iter(finals.values()))))), **settings)
+    cells = pd.read_csv(folder / "cells.csv").set_index("cell")
+    evals = pd.read_csv(folder / "evals.csv")
+    ends = [finals[cells.loc[cell, "arm"]][cells.loc[cell, "seed"]] for cell in evals["cell"]]
+    evals["score"] = [
+        round(0.2 + (end - 0.2) * fraction, 9) for end, fraction in zip(ends, evals["fraction"], strict=True)
+    ]
+    evals.to_csv(folder / "evals.csv", index=False)
+    return folder
+
+
+def _add_cell(files, task, arm, arm_number, seed, status, cause, iterations, blank_metrics, rng, fractions):
     cell = f"{task[:3]}{arm_number:02d}s{seed}"
     objective, _, region = arm.partition("+")
     reached = iterations if status == "completed" else 0 if status == "missing" else min(CUT, iterations)
@@ -88,7 +104,7 @@ def _add_cell(files, task, arm, arm_number, seed, status, cause, iterations, bla
     start = 0.30 + 0.01 * seed if task == "arithmetic" else 0.18 + 0.02 * seed
     rise = 0.12 + 0.02 * arm_number
     for split in ("validation", "test"):
-        for fraction in FRACTIONS:
+        for fraction in fractions:
             done = round(fraction * iterations)
             if done > reached or (split == "test" and fraction not in (0, 1)):
                 continue
@@ -124,6 +140,19 @@ def _metrics(arm, arm_number, progress, rng):
         **{"kl_old_per_sequence_nats": kl, "grad_norm": 0.5, "region_coef": 0.1, "ratio_min": 0.7, "ratio_max": 1.4},
         "policy_loss": 0.0,
     }
+
+
+def write_many(folder, cells=1_000):
+    """Write a study of 50 arms on two tasks whose seeds make up about ``cells`` cells, some of them unfinished."""
+    arms = ["grpo", *(f"arm {number:02d}{'+dual' if number % 2 else ''}" for number in range(1, 50))]
+    tasks, seeds = ("arithmetic", "synthesis"), range(cells // 100)
+    statuses = {
+        **{(arms[3], tasks[0], 1): ("failed", "loss is nan at update 41")},
+        **{(arms[5], tasks[1], 2): ("failed", "worker died 3 times (signal 9)")},
+        **{(arms[7], tasks[0], 0): ("running", ""), (arms[9], tasks[1], 3): ("missing", "")},
+    }
+    fractions = tuple(point / 10 for point in range(11))
+    return write_study(folder, arms, tasks, seeds, statuses, fractions=fractions)
 
 
 def _ratios(cell, width, rng):

@@ -66,6 +66,13 @@ def test_paired_interval_is_scipys():
     assert (interval.low, interval.high) == pytest.approx((expected.low, expected.high), rel=1e-12)
 
 
+def test_paired_p_is_scipys_and_missing_without_spread():
+    first, second = np.array(SCORES), np.array([0.40, 0.41, 0.40, 0.45, 0.40])
+    assert paired_difference(first, second).p == pytest.approx(stats.ttest_rel(first, second).pvalue, rel=1e-12)
+    assert math.isnan(paired_difference([1.0, 2.0], [0.0, 1.0]).p)
+    assert math.isnan(paired_difference([1.0], [0.0]).p)
+
+
 def test_paired_difference_refuses_unequal_lengths():
     with pytest.raises(ValueError, match="shapes"):
         paired_difference([1, 2], [1, 2, 3])
@@ -201,7 +208,7 @@ def test_probability_of_improvement_is_mann_whitneys_u():
 def test_bootstrap_equals_the_exhaustive_quantiles_of_two_runs():
     # one stratum {0, 1}: means 0, 1/2, 1 with chances 1/4, 1/2, 1/4, so the 95% interval is [0, 1] and the 40% one 1/2
     def mean(strata):
-        return float(np.mean(strata[0]))
+        return np.mean(strata[0], axis=-1)
 
     assert stratified_bootstrap([[0, 1]], mean, np.random.default_rng(0)) == (0.0, 1.0)
     assert stratified_bootstrap([[0, 1]], mean, np.random.default_rng(0), level=0.4) == (0.5, 0.5)
@@ -209,12 +216,12 @@ def test_bootstrap_equals_the_exhaustive_quantiles_of_two_runs():
 
 def test_bootstrap_resamples_inside_strata():
     # constant strata stay what they are: resampling across them would mix 0 and 1
-    ends = stratified_bootstrap([[0, 0], [1, 1]], lambda x: float(x[1].mean() - x[0].mean()), np.random.default_rng(0))
+    ends = stratified_bootstrap([[0, 0], [1, 1]], lambda x: x[1].mean(-1) - x[0].mean(-1), np.random.default_rng(0))
     assert ends == (1.0, 1.0)
 
 
 def test_bootstrap_of_single_runs_is_missing():
-    ends = stratified_bootstrap([[0.1, 0.2], [0.3]], lambda x: 0.0, np.random.default_rng(0))
+    ends = stratified_bootstrap([[0.1, 0.2], [0.3]], lambda x: np.zeros(len(x[0])), np.random.default_rng(0))
     assert all(math.isnan(end) for end in ends)
 
 
@@ -222,6 +229,6 @@ def test_no_statistic_touches_the_global_generator():
     np.random.seed(0)  # noqa: NPY002
     before = np.random.get_state()[1].copy()  # noqa: NPY002
     sign_flip(np.ones(20), np.random.default_rng(0), samples=50)
-    stratified_bootstrap([[0, 1]], lambda x: 0.0, np.random.default_rng(0), samples=5)
+    stratified_bootstrap([[0, 1]], lambda x: np.zeros(len(x[0])), np.random.default_rng(0), samples=5)
     assert (np.random.get_state()[1] == before).all()  # noqa: NPY002
     assert statistics.EXACT_LIMIT == 14
