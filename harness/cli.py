@@ -99,12 +99,14 @@ def _add_sweep(commands: "Commands") -> None:
 
 def _add_report(commands: "Commands") -> None:
     command = add_command(
-        *(commands, "report", "Write the tables and figures of a study."),
+        *(commands, "report", "Write the tables and figures of a study, and page.html with all of it."),
         "evengrad report results/quick --figure learning_curves --out paper",
     )
     command.add_argument("study", type=Path, metavar="STUDY_DIR", help="a sweep's folder, or one with records")
     command.add_argument("--out", type=Path, metavar="DIR", help="default: STUDY_DIR")
-    command.add_argument("--figure", action="append", metavar="NAME", help="this figure only; may be repeated")
+    command.add_argument(
+        "--figure", action="append", metavar="NAME", help="this figure only, and no page; may be repeated"
+    )
     command.add_argument("--baseline", metavar="ARM", help="arm that differences are taken to")
     command.add_argument("--style", metavar="FILE", help="matplotlib style file")
     command.set_defaults(run=_report)
