@@ -1,4 +1,4 @@
-"""The command line: ``evengrad train | sweep | report | eval | verify | samples | bench | list | check``.
+"""The command line: ``evengrad train | sweep | report | compare | diff | status | gc | eval | verify | samples | ...``.
 
 Heavy imports wait for their command.
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from harness.arguments import FAILED, OK, Parser, add_command, add_settings, count
 from harness.cli_evaluation import add_eval, add_samples, add_verify
+from harness.cli_studies import add_compare, add_diff, add_gc, add_status
 from harness.config.errors import UserError
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ def _parser() -> Parser:
     _add_train(commands)
     _add_sweep(commands)
     _add_report(commands)
+    for add in (add_compare, add_diff, add_status, add_gc):
+        add(commands)
     add_eval(commands)
     add_verify(commands)
     add_samples(commands)

@@ -1,7 +1,7 @@
 """What the report's page takes from a study's folder beside the records: provenance, and samples to read. No torch.
 
-A sweep's folder has all of it: sweep.json, the identities of its cells and their samples. A folder of compact records may
-have the sweep's file beside them; what it lacks, the page says.
+A sweep's folder has all of it: sweep.json, the identities of its cells and their samples. A folder of compact records
+may have the sweep's file beside them; what it lacks, the page says.
 """
 
 import tomllib
@@ -126,7 +126,7 @@ def _from_sweep(folder: Path, sweep: Row) -> Provenance:
 
 
 def _identities(folder: Path, cells: Iterable[Row]) -> list[tuple[str, str]]:
-    """Return versions, hardware class and hashes of the sources of the cells that were begun; several where they differ."""
+    """Return versions, hardware class and source hashes of the cells that were begun; several where they differ."""
     values: dict[str, Counter[str]] = {}
     for cell in cells:
         file = cell_folder(folder, cell["key"]) / "config.json"
