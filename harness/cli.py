@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from harness.arguments import FAILED, OK, Parser, add_command, add_settings, count
 from harness.cli_evaluation import add_eval, add_samples, add_verify
-from harness.cli_studies import add_compare, add_diff, add_gc, add_status
+from harness.cli_studies import add_compare, add_diff, add_gc, add_status, add_track
 from harness.config.errors import UserError
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _parser() -> Parser:
     _add_train(commands)
     _add_sweep(commands)
     _add_report(commands)
-    for add in (add_compare, add_diff, add_status, add_gc):
+    for add in (add_compare, add_diff, add_status, add_gc, add_track):
         add(commands)
     add_eval(commands)
     add_verify(commands)
@@ -97,6 +97,7 @@ def _add_sweep(commands: "Commands") -> None:
     command.add_argument("--dry-run", action="store_true", help="check everything, list the cells and their cost")
     command.add_argument("--workers", type=count, metavar="N", help="cells at a time; default: the file's workers")
     command.add_argument("--retry-failed", action="store_true", help="run cells again that failed before")
+    command.add_argument("--track", metavar="TARGET", help="mirror the records: wandb, wandb:online, tensorboard")
     command.set_defaults(run=_sweep)
 
 
@@ -172,7 +173,10 @@ def _sweep(options: argparse.Namespace) -> int:
     if options.dry_run:
         _say(plan.table(folder))
         return OK
-    return run_plan(plan, folder, _say, workers=options.workers, retry_failed=options.retry_failed)
+    from harness.tracking.process import tracked
+
+    with tracked(folder, options.track, _say):
+        return run_plan(plan, folder, _say, workers=options.workers, retry_failed=options.retry_failed)
 
 
 def _report(options: argparse.Namespace) -> int:

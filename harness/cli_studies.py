@@ -1,4 +1,4 @@
-"""The commands that look at studies and tidy them: ``evengrad compare | diff | status | gc``. Heavy imports wait.
+"""The commands on studies that are there: ``evengrad compare | diff | status | gc | track``. Heavy imports wait.
 
 Each returns the exit status; what it cannot do is a ``UserError``.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from harness.arguments import Commands
     from harness.sweeps.state import CellState
 
-__all__ = ["add_compare", "add_diff", "add_gc", "add_status"]
+__all__ = ["add_compare", "add_diff", "add_gc", "add_status", "add_track"]
 
 _RUNS = Path("results/runs")
 _KIBI = 1024
@@ -80,6 +80,21 @@ def add_gc(commands: "Commands") -> None:
     command.add_argument("folder", type=Path, metavar="DIR", help="of a sweep")
     command.add_argument("--delete", action="store_true", help="delete it; without this nothing is touched")
     command.set_defaults(run=_gc)
+
+
+def add_track(commands: "Commands") -> None:
+    """Add ``evengrad track``."""
+    command = add_command(
+        *(
+            commands,
+            "track",
+            "Send what a sweep has recorded to W&B or TensorBoard; what was sent before is not sent again.",
+        ),
+        "evengrad track results/runs/quick --to wandb:online",
+    )
+    command.add_argument("folder", type=Path, metavar="DIR", help="of a sweep")
+    command.add_argument("--to", default="wandb", metavar="TARGET", help="wandb (offline), wandb:online or tensorboard")
+    command.set_defaults(run=_track)
 
 
 def _compare(options: argparse.Namespace) -> int:
@@ -179,6 +194,17 @@ def _gc(options: argparse.Namespace) -> int:
         parts.append("nothing was touched; to delete them: the same command with --delete")
     parts += [f"{visible(str(path))} is held by a living process and was left alone" for path in busy]
     write(parts)
+    return OK
+
+
+def _track(options: argparse.Namespace) -> int:
+    from harness.config.errors import UserError
+    from harness.sweeps.layout import is_study
+    from harness.tracking.process import track
+
+    if not is_study(options.folder):
+        raise UserError(f"{options.folder} holds no sweep (sweep.json is missing)")
+    track(options.folder, options.to)
     return OK
 
 
