@@ -1,7 +1,7 @@
 """Read what cells record and hand each row to a sink, once; kills, resumptions and cut-backs included.
 
 A cell is a group, and each of its attempts a run: what a worker records between its start and its death or the cell's
-end. After a kill a stream is cut back to the last checkpoint and written again with the same bytes: an attempt's
+end. After a kill a stream is cut back to the last checkpoint and written again with the same bytes, and an attempt's
 run begins behind the last row that was mirrored: no row twice, none lost. Bytes that are not the same (a budget in
 seconds) are mirrored from the first row on, in the new attempt's run. What was mirrored is written down when a run is
 finished; if the mirror itself is killed, the rows since then are sent again in a new run.

@@ -1,6 +1,7 @@
 """The mirror's process: started beside a sweep, never waited for by a run, and its death is one line of warning."""
 
 import argparse
+import re
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,7 @@ from harness.tracking.sinks import check_target, make_sink
 __all__ = ["main", "track", "tracked"]
 
 Say = Callable[[str], None]
+_ERROR = re.compile(r"[A-Za-z_][\w.]*(Error|Exception): ")
 _POLL_SECONDS = 2.0
 _LAST_SECONDS = 120.0
 """How long the mirror may take to send the rest when the sweep has ended."""
@@ -101,7 +103,8 @@ def _stop(process: "subprocess.Popen[bytes]", errors: IO[bytes], patience: float
         return ""
     errors.seek(0)
     lines = errors.read().decode("utf-8", "replace").strip().splitlines()
-    return lines[-1] if lines else "it was killed"
+    named = [line for line in lines if _ERROR.match(line)]  # the error of a traceback, whose message may have lines
+    return (named or lines or ["it was killed"])[-1].strip()
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 from harness.config.errors import UserError
 from harness.sweeps.records import Stream
@@ -16,6 +16,8 @@ __all__ = ["TARGETS", "check_target", "make_sink"]
 TARGETS = ("wandb", "wandb:offline", "wandb:online", "wandb:disabled", "tensorboard")
 """What ``--track`` takes; wandb alone is offline."""
 _PACKAGES = {"wandb": ("wandb", "wandb"), "tensorboard": ("tensorboardX", "tensorboard")}
+Mode = Literal["offline", "online", "disabled"]
+_MODES: dict[str, Mode] = {"": "offline", "offline": "offline", "online": "online", "disabled": "disabled"}
 _REPORT = ("tables", "figures", "records", "page.html")
 
 
@@ -34,7 +36,7 @@ def make_sink(target: str, folder: Path) -> Sink:
     name, _, mode = target.partition(":")
     if name == "tensorboard":
         return _TensorBoard(folder)
-    return _Wandb(folder, mode or "offline")  # pyright: ignore[reportArgumentType]
+    return _Wandb(folder, _MODES[mode])
 
 
 class _Wandb:
@@ -46,8 +48,9 @@ class _Wandb:
 
     name = "wandb"
 
-    def __init__(self, folder: Path, mode: Literal["offline", "online", "disabled"]) -> None:
-        self._folder, self._mode = folder / FOLDER, mode
+    def __init__(self, folder: Path, mode: Mode) -> None:
+        self._folder = folder / FOLDER
+        self._mode: Mode = mode
         for variable in ("WANDB_DATA_DIR", "WANDB_CACHE_DIR"):  # artifacts wait here, not in the user's home
             os.environ.setdefault(variable, str(self._folder))
 
@@ -82,7 +85,9 @@ class _Wandb:
         import wandb
 
         self._folder.mkdir(exist_ok=True)
-        quiet = wandb.Settings(console="off", silent=True, disable_git=True, disable_code=True, x_disable_stats=True)
+        quiet = wandb.Settings(
+            console="off", silent=True, disable_git=True, disable_code=True, x_disable_stats=True, init_timeout=30.0
+        )
         project = os.environ.get("WANDB_PROJECT") or self._folder.resolve().parent.name
         return wandb.init(
             project=project, dir=str(self._folder), mode=self._mode, reinit="create_new", settings=quiet, **said
@@ -148,16 +153,16 @@ def _numbers(stream: Stream, row: Mapping[str, Any]) -> Iterator[tuple[str, floa
         yield "eval/iteration", row["iteration"]
     for name, value in row.items():
         if isinstance(value, Mapping) and not _is_histogram(value):
-            yield from ((f"{prefix}{name}/{key}", item) for key, item in value.items() if _is_number(item))
+            yield from ((f"{prefix}{name}/{key}", float(item)) for key, item in value.items() if _is_number(item))
         elif _is_number(value):
-            yield f"{prefix}{name}", value
+            yield f"{prefix}{name}", float(value)
 
 
 def _prefix(stream: Stream, row: Mapping[str, Any]) -> str:
     return "train/" if stream == "metrics" else f"eval/{row.get('split', 'split')}/"
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: Any) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
