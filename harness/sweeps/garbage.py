@@ -12,7 +12,7 @@ from pathlib import Path
 
 from harness.config.errors import UserError
 from harness.sweeps.files import sync_folder
-from harness.sweeps.holders import hold, is_held
+from harness.sweeps.occupied import hold, is_held
 from harness.sweeps.layout import is_study, read_sweep
 from harness.sweeps.records import read_json
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.config.errors import CorruptRecordError, UserError
-from harness.sweeps.holders import is_held
+from harness.sweeps.occupied import is_held
 from harness.sweeps.layout import cell_folder, is_study, read_sweep
 from harness.sweeps.records import read_json, read_lines
 

@@ -156,6 +156,9 @@ def test_the_print_fits_its_paper_and_has_no_buttons(opened) -> None:
     paper = page.pdf(prefer_css_page_size=True)
     assert paper.startswith(b"%PDF-")
     assert len(paper) > 50_000
+    page.emulate_media(media="screen")
+    page.locator("#table-long thead").get_by_role("button").first.click()  # the buttons are back, and work
+    assert page.locator("#table-long thead th").first.get_attribute("aria-sort") == "ascending"
 
 
 def test_dark_text_is_light(opened) -> None:

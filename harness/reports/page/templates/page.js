@@ -73,11 +73,20 @@
   }
 
   for (const table of document.querySelectorAll("table[data-shown]")) enhance(table);
-  // Paper has no summary to click: what was closed is open while it prints, and closed again after it.
-  let opened = [];
+  // Paper has nothing to click: closed parts are open while it prints, and headings are text, which browsers repeat on
+  // every sheet (they do not repeat buttons).
+  let opened = [], buttons = [];
   addEventListener("beforeprint", () => {
     opened = Array.from(document.querySelectorAll("details:not([open])"));
     for (const part of opened) part.open = true;
+    buttons = Array.from(document.querySelectorAll("thead button"), (button) => [button.parentNode, button]);
+    for (const [, button] of buttons) button.replaceWith(...button.childNodes);
   });
-  addEventListener("afterprint", () => { for (const part of opened) part.open = false; });
+  addEventListener("afterprint", () => {
+    for (const part of opened) part.open = false;
+    for (const [heading, button] of buttons) {
+      button.append(...heading.childNodes);
+      heading.append(button);
+    }
+  });
 })();
