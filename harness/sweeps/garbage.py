@@ -12,8 +12,8 @@ from pathlib import Path
 
 from harness.config.errors import UserError
 from harness.sweeps.files import sync_folder
-from harness.sweeps.occupied import hold, is_held
 from harness.sweeps.layout import is_study, read_sweep
+from harness.sweeps.occupied import hold, is_held
 from harness.sweeps.records import read_json
 
 __all__ = ["Garbage", "delete", "find_garbage"]

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.config.errors import CorruptRecordError, UserError
-from harness.sweeps.occupied import is_held
 from harness.sweeps.layout import cell_folder, is_study, read_sweep
+from harness.sweeps.occupied import is_held
 from harness.sweeps.records import read_json, read_lines
 
 __all__ = ["STATES", "CellState", "cell_states", "seconds_to_go"]

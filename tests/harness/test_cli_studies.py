@@ -1,7 +1,5 @@
 """``evengrad compare | diff | status | gc`` on folders of the fake engine, with kills, failures and holders."""
 
-import contextlib
-import fcntl
 import json
 import shutil
 import sys
@@ -10,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.cli import main
+from harness.sweeps.occupied import hold
 
 FAKES = Path(__file__).parent / "sweeps"
 sys.path.insert(0, str(FAKES))
@@ -55,21 +54,17 @@ def studies(made, tmp_path, monkeypatch):
     return made[1], made[2]
 
 
-@contextlib.contextmanager
-def held(folder):
-    """Hold a folder as a living process does."""
-    with (folder / "lock").open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
 def said(capsys, *words, code=0):
     assert main(list(words)) == code
     return capsys.readouterr().out
 
 
 def content(folder):
-    return {str(f): f.read_bytes() for f in sorted(Path(folder).rglob("*")) if f.is_file() and f.name != "lock"}
+    return {
+        str(f): f.read_bytes()
+        for f in sorted(Path(folder).rglob("*"))
+        if f.is_file() and f.name != "lock" and f.parent.name != "lease"
+    }
 
 
 @pytest.mark.parametrize("command", ["compare", "diff", "status", "gc"])
@@ -95,7 +90,7 @@ def test_status_tells_failed_stalled_running_and_waiting_apart(studies, capsys):
     assert "4 cells: 1 stalled, 1 waiting, 2 failed; 25% of all budgets spent" in out  # (2 + 0 + 3 + 3) of 32 updates
     assert "evengrad sweep goes on" in out
     assert out.count("loss is nan") == 2
-    with held(cells[0]):
+    with hold(cells[0], "a test"):
         assert "1 running, 1 waiting, 2 failed" in said(capsys, "status", "failed", code=1)
 
 
@@ -169,12 +164,12 @@ def test_gc_deletes_just_that(studies, capsys):
 
 def test_gc_leaves_what_a_living_process_holds(studies, capsys):
     cells = spoil(studies)
-    with held(cells[3]), held(cells[0]):
+    with hold(cells[3], "a test"), hold(cells[0], "a test"):
         out = said(capsys, "gc", "whole", "--delete")
     assert cells[3].exists()
     assert (cells[0] / "checkpoint").exists()
     assert out.count("held by a living process") == 2
-    with held(Path("whole")):
+    with hold(Path("whole"), "a test"):
         assert main(["gc", "whole", "--delete"]) == 2
     assert "a sweep is running in whole" in capsys.readouterr().err
     assert cells[3].exists()
