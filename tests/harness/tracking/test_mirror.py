@@ -8,7 +8,7 @@ import pytest
 from harness.sweeps.run_folder import RunFolder
 from harness.tracking.mirror import Mirror
 
-CELL = {"key": "a1", "arm": "grpo", "task": "arithmetic", "policy": "tiny", "seed": 0}
+CELL = {"key": "a1", "arm": "grpo", "task": "arithmetic", "policy": "tiny", "seed": 0, "facts": {}, "config": {}}
 
 
 class FakeRun:
@@ -57,7 +57,7 @@ def opened(study):
 
 
 def content(study):
-    return {f: f.read_bytes() for f in sorted((study / "cells").rglob("*")) if f.is_file()}
+    return {f: f.read_bytes() for f in sorted((study / "cells").rglob("*")) if f.is_file() and f.parent.name != "lease"}
 
 
 def test_rows_are_handed_over_once_and_the_end_is_told(study):

@@ -13,7 +13,8 @@ from harness.tracking import process, sinks
 from harness.tracking.process import track, tracked
 
 FAKES = Path(__file__).parents[1] / "sweeps"
-CELLS = [{"key": f"k{seed}", "arm": "grpo", "task": "arithmetic", "policy": "tiny", "seed": seed} for seed in (0, 1)]
+LABELS = {"arm": "grpo", "task": "arithmetic", "policy": "tiny", "facts": {}, "config": {}}
+CELLS = [{**LABELS, "key": f"k{seed}", "seed": seed} for seed in (0, 1)]
 HISTOGRAM = {"edges": [-1.0, 0.0, 1.0], "counts": [3, 4]}
 SWEEP = """
 name = "small"
@@ -193,7 +194,11 @@ def test_a_tracked_sweep_has_the_bytes_of_one_that_is_not(tmp_path, monkeypatch,
     assert "warning" not in capsys.readouterr().out
 
     def bytes_of(out):
-        files = (f for f in sorted(Path(out, "cells").rglob("*")) if f.is_file() and f.name != "timing.jsonl")
+        files = (
+            f
+            for f in sorted(Path(out, "cells").rglob("*"))
+            if f.is_file() and f.name != "timing.jsonl" and f.parent.name != "lease"
+        )
         return {str(f.relative_to(out)): f.read_bytes() for f in files}
 
     assert bytes_of("plain") == bytes_of("mirrored")
