@@ -1,4 +1,4 @@
-"""The command line: ``evengrad train | sweep | report | eval | verify | samples | bench | list | check``.
+"""The command line: ``evengrad train | sweep | report | compare | diff | status | gc | eval | verify | samples | ...``.
 
 Heavy imports wait for their command.
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from harness.arguments import FAILED, OK, Parser, add_command, add_settings, count
 from harness.cli_evaluation import add_eval, add_samples, add_verify
+from harness.cli_studies import add_compare, add_diff, add_gc, add_status, add_track
 from harness.config.errors import UserError
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ def _parser() -> Parser:
     _add_train(commands)
     _add_sweep(commands)
     _add_report(commands)
+    for add in (add_compare, add_diff, add_status, add_gc, add_track):
+        add(commands)
     add_eval(commands)
     add_verify(commands)
     add_samples(commands)
@@ -105,17 +108,20 @@ def _add_sweep(commands: "Commands") -> None:
     command.add_argument("--no-reuse", action="store_true", help="run every cell that is not completed in --out")
     command.add_argument("--executor", choices=_EXECUTORS, help="what runs the cells; default: the file's, or local")
     command.add_argument("--join", action="store_true", help="share the work of a sweep that runs in DIR already")
+    command.add_argument("--track", metavar="TARGET", help="mirror the records: wandb, wandb:online, tensorboard")
     command.set_defaults(run=_sweep)
 
 
 def _add_report(commands: "Commands") -> None:
     command = add_command(
-        *(commands, "report", "Write the tables and figures of a study."),
+        *(commands, "report", "Write the tables and figures of a study, and page.html with all of it."),
         "evengrad report results/quick --figure learning_curves --out paper",
     )
     command.add_argument("study", type=Path, metavar="STUDY_DIR", help="a sweep's folder, or one with records")
     command.add_argument("--out", type=Path, metavar="DIR", help="default: STUDY_DIR")
-    command.add_argument("--figure", action="append", metavar="NAME", help="this figure only; may be repeated")
+    command.add_argument(
+        "--figure", action="append", metavar="NAME", help="this figure only, and no page; may be repeated"
+    )
     command.add_argument("--baseline", metavar="ARM", help="arm that differences are taken to")
     command.add_argument("--style", metavar="FILE", help="matplotlib style file")
     command.set_defaults(run=_report)
@@ -182,9 +188,12 @@ def _sweep(options: argparse.Namespace) -> int:
     if options.dry_run:
         _say(plan.table(folder))
         return OK
+    from harness.tracking.process import tracked
+
     reuse = [] if options.no_reuse else options.reuse or [folder.parent]
     chosen = {"workers": options.workers, "retry_failed": options.retry_failed, "join": options.join, "reuse": reuse}
-    return run_sweep(plan, folder, _say, **chosen)
+    with tracked(folder, options.track, _say):
+        return run_sweep(plan, folder, _say, **chosen)
 
 
 def _report(options: argparse.Namespace) -> int:

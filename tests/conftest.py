@@ -16,6 +16,11 @@ def pytest_deselected(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    skipped = terminalreporter.stats.get("skipped", [])
+    if num := sum("no chromium" in str(report.longrepr) for report in skipped):
+        terminalreporter.write_line(
+            f"NOT RUN: {num} tests of the page need apt-get install chromium", yellow=True, bold=True
+        )
     for name, count in _counts.items():
         if f"not {name}" not in config.getoption("markexpr"):  # left out for another reason
             continue

@@ -61,6 +61,10 @@ def test_a_file_can_be_read_in_one_sitting(file: Path) -> None:
         "harness.sweeps.worker",
         "harness.reports.report",
         "harness.reports.figures",
+        "harness.reports.page",
+        "harness.sweeps.sides",
+        "harness.sweeps.page_sources",
+        "harness.tracking.process",
     ],
 )
 def test_module_imports_no_torch(module: str) -> None:

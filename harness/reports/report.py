@@ -12,6 +12,7 @@ from pathlib import Path
 from harness.reports.figures import FIGURES
 from harness.reports.figures.style import FORMATS, applied, save
 from harness.reports.formats import to_csv, to_latex, to_markdown
+from harness.reports.page import PAGE, PageSources, render_page
 from harness.reports.study import Study
 from harness.reports.tables import all_tables
 
@@ -24,6 +25,7 @@ def write_report(
     baseline: str | None = None,
     figures: Iterable[str] | None = None,
     style: str | Path | None = None,
+    page: PageSources | None = None,
 ) -> list[Path]:
     """Write ``folder``/tables/*.{md,csv,tex} and ``folder``/figures/*.{png,pdf}.
 
@@ -33,6 +35,7 @@ def write_report(
         baseline: the arm that differences are taken to; None chooses ``Study.baseline()``.
         figures: names from ``FIGURES``; None draws all, an empty iterable none.
         style: a matplotlib style file or name, applied on top of the project's style.
+        page: what page.html shows beside tables and figures; None writes no page.
 
     Returns:
         The files written. All but tables/timing.* are byte-equal for byte-equal records and the same libraries.
@@ -51,14 +54,18 @@ def write_report(
     baseline = study.baseline(baseline)
     with applied(style):
         pass
-    written = []
-    for table in all_tables(study, baseline):
+    written, pictures = [], dict[str, bytes]()
+    tables = all_tables(study, baseline)
+    for table in tables:
         for suffix, write in _WRITERS.items():
             path = Path(folder) / "tables" / f"{table.name}.{suffix}"
             written.append(_replace(path, write(table).encode("utf-8")))
     for name, drawn in zip(names, _drawn(names, study, baseline, style), strict=True):
         for kind, data in drawn.items():
             written.append(_replace(Path(folder) / "figures" / f"{name}.{kind}", data))
+        pictures[name] = drawn["png"]
+    if page is not None:
+        written.append(_replace(Path(folder) / PAGE, render_page(study, baseline, tables, pictures, page)))
     return written
 
 

@@ -129,11 +129,11 @@ def write_reports(
     figures: Sequence[str] | None = None,
     style: str | None = None,
 ) -> list[Path]:
-    """Write the tables and figures of a sweep's folder or of committed records.
+    """Write tables, figures and the page of a sweep's folder or of committed records.
 
     Args:
         folder: a sweep's folder (its records are made anew), or one that holds the CSV files, or records/ with them.
-        out: gets tables/ and figures/.
+        out: gets tables/, figures/ and, if all figures are drawn, page.html.
         baseline: an arm; the sweep's own if None.
         figures: names; all if None.
         style: a matplotlib style file.
@@ -143,11 +143,14 @@ def write_reports(
     """
     from harness.reports.report import write_report
     from harness.reports.study import load_study
+    from harness.sweeps.page_sources import page_sources
 
     if is_study(folder):
         baseline = baseline or read_sweep(folder)["baseline"]
     try:
-        return write_report(load_study(records_of(folder)), out, baseline=baseline, figures=figures, style=style)
+        study = load_study(records_of(folder))
+        page = page_sources(folder) if figures is None else None
+        return write_report(study, out, baseline=baseline, figures=figures, style=style, page=page)
     except (ValueError, OSError) as error:
         raise UserError(str(error)) from error
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from harness.config.errors import CorruptRecordError
 from harness.sweeps.files import sha256_hex
 
-__all__ = ["STREAMS", "VERIFIED_STREAMS", "Stream", "read_json", "read_status", "read_stream"]
+__all__ = ["STREAMS", "VERIFIED_STREAMS", "Stream", "read_json", "read_lines", "read_status", "read_stream"]
 
 Stream = Literal["metrics", "evals", "samples", "timing"]
 STREAMS: tuple[Stream, ...] = ("metrics", "evals", "samples", "timing")
@@ -68,6 +68,20 @@ def read_stream(path: Path, stream: Stream) -> list[dict[str, Any]]:
     *lines, torn = file.read_bytes().split(b"\n")
     if torn and completed:
         raise CorruptRecordError(f"{file} line {len(lines) + 1} is cut off; {_REMEDY.format(folder=path)}")
+    return [_parse(file, number, line) for number, line in enumerate(lines, start=1)]
+
+
+def read_lines(path: Path, stream: Stream) -> list[dict[str, Any]]:
+    """Return the whole lines of a stream that may be written meanwhile, [] if it is absent; no digest is checked.
+
+    Raises:
+        CorruptRecordError: a whole line is no record.
+    """
+    file = path / f"{stream}.jsonl"
+    try:
+        *lines, _ = file.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return []
     return [_parse(file, number, line) for number, line in enumerate(lines, start=1)]
 
 

@@ -63,7 +63,7 @@ assert not heavy, heavy
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.5
 
 
-@pytest.mark.parametrize("command", ["train", "sweep", "report", "eval", "verify", "samples", "list", "check"])
+@pytest.mark.parametrize("command", ["train", "sweep", "report", "eval", "verify", "samples", "track", "list", "check"])
 def test_every_commands_help_shows_an_example(capsys, command):
     with pytest.raises(SystemExit) as end:
         main([command, "--help"])
@@ -84,6 +84,9 @@ def test_every_commands_help_shows_an_example(capsys, command):
         (("train", "none.toml"), "cannot read none.toml"),
         (("report", "none"), "cells.csv is missing in none"),
         (("eval", "none"), "none is no run's folder"),
+        (("status", "none"), "none is the folder of neither a sweep nor a run"),
+        (("track", "none"), "none holds no sweep"),
+        (("sweep", "s.toml", "--track", "x"), "cannot read s.toml"),
         (("list", "nothing"), "invalid choice: 'nothing'"),
         (("check", "nothing"), "unknown plug-in 'nothing'"),
         (("check", "none.py:Nothing"), "cannot read none.py: No such file"),
