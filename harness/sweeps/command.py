@@ -135,6 +135,8 @@ def write_reports(
     baseline: str | None = None,
     figures: Sequence[str] | None = None,
     style: str | None = None,
+    formats: Sequence[str] | None = None,
+    say: Say = lambda _: None,
 ) -> list[Path]:
     """Write the tables and figures of a sweep's folder or of committed records.
 
@@ -144,17 +146,20 @@ def write_reports(
         baseline: an arm; the sweep's own if None.
         figures: names; all if None.
         style: a matplotlib style file.
+        formats: of the figures; all if None.
+        say: told of each figure that is left out for want of data.
 
     Raises:
-        UserError: there are no records, or a name is unknown.
+        UserError: there are no records, a name is unknown, or a figure asked for by name has no data.
     """
-    from harness.reports.report import write_report
+    from harness.reports.report import FORMATS, write_report
     from harness.reports.study import load_study
 
     if is_study(folder):
         baseline = baseline or read_sweep(folder)["baseline"]
     try:
-        return write_report(load_study(records_of(folder)), out, baseline=baseline, figures=figures, style=style)
+        chosen = {"baseline": baseline, "figures": figures, "style": style, "formats": formats or FORMATS, "say": say}
+        return write_report(load_study(records_of(folder)), out, **chosen)
     except (ValueError, OSError) as error:
         raise UserError(str(error)) from error
 
