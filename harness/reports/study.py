@@ -99,7 +99,7 @@ class Study:
     ratios: pd.DataFrame
     surrogates: pd.DataFrame
     distributions: pd.DataFrame
-    """Counts over a whole run of what has two numbers, or one (y is empty), by name; bins without a count have no row."""
+    """Counts over a whole run of what has one number (y is empty) or two, by name; an empty bin has no row."""
 
     def frame(self) -> pd.DataFrame:
         """Merge the metrics with their cells.

@@ -3,5 +3,5 @@
 __all__ = ["NoData"]
 
 
-class NoData(ValueError):
+class NoData(ValueError):  # noqa: N818 - reads as an answer
     """The study has no data for the figure; the message says what is missing and which runs have it."""

@@ -72,11 +72,21 @@ def draw_panels(study: Study, panels: list[Panel], runs: Runs, what: str, band: 
     means = {key: mean_line(found) for key, found in runs.items()}
     for panel in panels:
         _draw_others(panel.axes, [means[panel.task, arm] for arm in panel.others])
+        end = max(
+            (float(means[panel.task, arm]["x"].max()) for arm in panel.arms if len(means[panel.task, arm])), default=0
+        )
         for place, arm in enumerate(panel.arms):
             found, mean, look = runs[panel.task, arm], means[panel.task, arm], looked[arm]
             few = 0 < found.loc[found["done"], "run"].nunique() < BAND_FROM or few
             crossed = bool((~found["done"]).any()) or crossed
-            _draw_band(panel.axes, found, mean, look, band, place, len(panel.arms))
+            _draw_band(
+                panel.axes,
+                found,
+                mean,
+                look,
+                band,
+                end * (1 + min(STRIP, STRIP_WIDTH / len(panel.arms)) * (place + 1.5)),
+            )
             _draw_undone(panel.axes, found, look)
             every = max(1, len(mean) // NUM_MARKERS)
             style = {"marker": look.marker, "markerfacecolor": look.face, "markevery": (place % every, every)}
@@ -107,12 +117,17 @@ def log_y(panels: list[Panel]) -> None:
         axes = panel.axes
         if not any((np.asarray(line.get_ydata(), "float64") > 0).any() for line in axes.get_lines()):
             continue
-        axes.set_yscale("log", nonpositive="mask")
-        reach = [*axes.get_ylim(), axes.dataLim.minposy, axes.dataLim.y1]
-        exponents = [math.log10(value) for value in reach if value > 0 and math.isfinite(value)]
-        low, high = math.floor(min(exponents) + SLACK), math.ceil(max(exponents) - SLACK)
-        axes.set_ylim(10.0 ** min(low, high - 1), 10.0**high)
-        axes.yaxis.set_minor_locator(NullLocator())
+        whole_decades(axes)
+
+
+def whole_decades(axes: Axes) -> None:
+    """Make y logarithmic, from one power of ten to another, with labels at these alone."""
+    axes.set_yscale("log", nonpositive="mask")
+    reach = [*axes.get_ylim(), axes.dataLim.minposy, axes.dataLim.y1]
+    exponents = [math.log10(value) for value in reach if value > 0 and math.isfinite(value)]
+    low, high = math.floor(min(exponents) + SLACK), math.ceil(max(exponents) - SLACK)
+    axes.set_ylim(10.0 ** min(low, high - 1), 10.0**high)
+    axes.yaxis.set_minor_locator(NullLocator())
 
 
 def _draw_others(axes: Axes, means: list[pd.DataFrame]) -> None:
@@ -124,9 +139,7 @@ def _draw_others(axes: Axes, means: list[pd.DataFrame]) -> None:
         axes.plot(x, y, color=GREY, linewidth=0.7, zorder=1)
 
 
-def _draw_band(
-    axes: Axes, found: pd.DataFrame, mean: pd.DataFrame, look: Look, band: Band, place: int, num_arms: int
-) -> None:
+def _draw_band(axes: Axes, found: pd.DataFrame, mean: pd.DataFrame, look: Look, band: Band, bar_at: float) -> None:
     done = found[found["done"]]
     seeds = done["run"].nunique()
     if mean.empty or band == "none" or (band != "interval" and seeds == 1):
@@ -135,10 +148,9 @@ def _draw_band(
         axes.fill_between(mean["x"], mean["low"], mean["high"], color=look.color, alpha=BAND_ALPHA, linewidth=0)
     elif band == "ends" and seeds >= BAND_FROM:
         last = mean_interval(done.loc[done["step"] == done["step"].max(), "y"])
-        x = float(mean["x"].max()) * (1 + min(STRIP, STRIP_WIDTH / num_arms) * (place + 1.5))
         bar = {"color": look.color, "capsize": 1.5, "linewidth": 1}
         axes.errorbar(
-            x, last.mean, yerr=last.half_width, fmt=look.marker, markerfacecolor=look.face, markersize=3, **bar
+            bar_at, last.mean, yerr=last.half_width, fmt=look.marker, markerfacecolor=look.face, markersize=3, **bar
         )
     elif band == "interval" and seeds >= BAND_FROM:
         half = done.groupby("step", sort=True)["y"].agg(lambda y: mean_interval(y).half_width)

@@ -71,8 +71,8 @@ def rank_stability(study: Study, baseline: str) -> Figure:
         panel.axes.set_yticks(range(1, len(panel.arms) + 1, max(1, len(panel.arms) // 10)))
     label_axes(panels, "ranked at equal ...", "rank (1 is best)")
     caption = [
-        "Ranks of mean scores, ties share the better one; all but the last column are of validation scores. Thick: an arm "
-        f"whose rank changes with the axis. Ranks order means: neighbours need not differ. {seeds_caption(study)}"
+        "Ranks of mean scores, ties share the better one; all but the last column are of validation scores. Thick: an "
+        f"arm whose rank changes with the axis. Ranks order means: neighbours need not differ. {seeds_caption(study)}"
     ]
     compose(figure, [] if len(study.arms) > MANY else arm_handles(study), [*caption, *trouble_caption(study)])
     return figure
@@ -161,8 +161,9 @@ def compute_to_threshold(study: Study, baseline: str) -> Figure:
         Line2D([], [], color=LEGEND_GREY, marker=">", linestyle="", label="not reached by half of the seeds"),
     ]
     caption = [
-        "Score: halfway from the warm start to the best arm's final mean, on validation. Right of the line: never reached; "
-        f"at the right: runs that reach it of those completed. Evaluations are the resolution. {seeds_caption(study)}"
+        "Score: halfway from the warm start to the best arm's final mean, on validation. Right of the line: never "
+        "reached; at the right: runs that reach it of those completed. Evaluations are the resolution. "
+        f"{seeds_caption(study)}"
     ]
     compose(figure, handles, [*caption, *trouble_caption(study)])
     return figure

@@ -13,7 +13,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from harness.reports.figures.style import COLUMN, DARK, PAGE, SMALL, families
+from harness.reports.figures.style import COLUMN, DARK, PAGE, SMALL, X_LABEL, families
 from harness.reports.scores import UNFINISHED, Trouble, outcomes, troubles
 from harness.reports.study import Study
 
@@ -119,7 +119,7 @@ def arm_rows(study: Study, sharex: bool = True) -> tuple[Figure, list[Panel]]:
 def label_axes(panels: list[Panel], x: str, y: str) -> None:
     """Label y in the first column and x once below; the last panel of each column has the numbers of its x axis."""
     figure = panels[0].axes.figure
-    figure.supxlabel(x, fontsize="medium")
+    figure.supxlabel(x, y=0.0, fontsize="medium", gid=X_LABEL)
     for panel in panels:
         spec = panel.axes.get_subplotspec()
         assert spec is not None

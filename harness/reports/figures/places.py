@@ -16,7 +16,7 @@ from harness.reports.figures.counted import counted, map_panels, table
 from harness.reports.figures.lines import draw_panels, log_y, runs_by_arm
 from harness.reports.figures.panels import are_many, family_panels, label_axes, seeds_caption, trouble_caption
 from harness.reports.figures.rows import draw_rows
-from harness.reports.figures.style import COLOR_MAP, DASHED, arm_handles, compose
+from harness.reports.figures.style import COLOR_MAP, DASHED, X_LABEL, Y_LABEL, arm_handles, compose
 from harness.reports.study import Study
 
 MOST_MAPS = 16
@@ -40,12 +40,12 @@ def ratio_by_position(study: Study, baseline: str) -> Figure:
         shown = np.ma.masked_less(share.T, LOWEST)
         image = axes.pcolormesh(x, np.arange(len(y)), shown, norm=LogNorm(LOWEST, 1.0), cmap=COLOR_MAP, rasterized=True)
         axes.set_xscale("log")
-        places = [place for place, end in enumerate(y) if abs(end) in (0.001, 0.01, 0.1, 1.0)]
+        places = [place for place, end in enumerate(y) if abs(end) in (0.01, 0.1, 1.0)]
         axes.set_yticks(places, [f"{y[place]:g}" for place in places])
     _bar(figure, image, panels, "share of the tokens at a position")
     _label(figure, "position in the response (tokens)", r"$\log(\pi_\theta / \pi_{old})$ (nats)")
     caption = [
-        f"Tokens of all updates and completed seeds{note}; each column adds up to 1, shares below {LOWEST:g} are white. "
+        f"Tokens of all updates and completed seeds{note}; columns add up to 1, shares below {LOWEST:g} are white. "
         f"The middle bin is within 0.001 of 0, the outer ones go on. {seeds_caption(study)}"
     ]
     compose(figure, [], [*caption, *trouble_caption(study)])
@@ -70,8 +70,8 @@ def sampler_trainer(study: Study, baseline: str) -> Figure:
     _label(figure, "probability by the sampler", r"by the trainer ($\pi_{old}$)")
     off = _off_diagonal(rows)
     caption = [
-        f"Tokens of all updates and completed seeds{note}, bins of 0.05; {off:.2g} of all tokens are two bins or more off "
-        f"the diagonal. With a lag the two are also of different weights. {seeds_caption(study)}"
+        f"Tokens of all updates and completed seeds{note}, bins of 0.05; {off:.2g} of all tokens are two bins or more "
+        f"off the diagonal. With a lag the two are also of different weights. {seeds_caption(study)}"
     ]
     handles = [Line2D([], [], color="black", linewidth=0.6, linestyle=DASHED, label="equal")]
     compose(figure, handles, [*caption, *trouble_caption(study)])
@@ -134,5 +134,5 @@ def _bar(figure: Figure, image: object, panels: list[Axes], label: str) -> None:
 
 
 def _label(figure: Figure, x: str, y: str) -> None:
-    figure.supxlabel(x, fontsize="medium")
-    figure.supylabel(y, fontsize="medium")
+    figure.supxlabel(x, y=0.0, fontsize="medium", gid=X_LABEL)
+    figure.supylabel(y, fontsize="medium", gid=Y_LABEL)

@@ -46,8 +46,8 @@ def _rates(study: Study, kind: str, meaning: str) -> Figure:
     ks = sorted(k for k, name in found.items() if rows[name].notna().any())
     if len(ks) < TWO:
         raise NoData(
-            f"evals.csv has {kind}@k of {'one k' if ks else 'no k'}: set eval.samples and eval.pass_k, as samples = 8 and "
-            "pass_k = [1, 2, 4, 8]"
+            f"evals.csv has {kind}@k of {'one k' if ks else 'no k'}: set eval.samples and eval.pass_k, as samples = 8 "
+            "and pass_k = [1, 2, 4, 8]"
         )
     parts = [rows[["cell"]].assign(step=float(k), x=float(k), y=rows[found[k]]) for k in ks]
     points = pd.concat(parts).dropna(subset="y")

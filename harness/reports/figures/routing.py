@@ -15,7 +15,7 @@ from harness.reports.study import Study
 
 
 def routing_replay(study: Study, baseline: str) -> Figure:
-    """Draw what updates of a mixture of experts do: choices that change, and the spread of ratios without and with replay."""
+    """Draw how many choices of experts an update changes, and the spread of ratios without and with routing replay."""
     changed = runs_by_arm(
         study, of_updates(study, "routed_changed_frac", "no policy is a mixture of experts (tiny-moe is)")
     )
@@ -50,8 +50,8 @@ def routing_replay(study: Study, baseline: str) -> Figure:
         Line2D([], [], label="with the old policy's routes", color=DARK, linestyle=DASHED),
     ]
     caption = [
-        "Means over completed seeds, measured on the tokens of a rollout after its last update: of the choices of experts "
-        f"those that the policy no longer makes, and the spread of the token log-ratios. {seeds_caption(study)}"
+        "Means over completed seeds, measured on the tokens of a rollout after its last update: of the choices of "
+        f"experts those that the policy no longer makes, and the spread of the token log-ratios. {seeds_caption(study)}"
     ]
     compose(figure, handles, [*caption, *trouble_caption(study)])
     return figure

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from harness.reports.figures.absent import NoData
-from harness.reports.figures.curves import SCORE_HEIGHT, validation_points
+from harness.reports.figures.curves import SCORE_HEIGHT, scaled, validation_points
 from harness.reports.figures.lines import Runs, mean_line, runs_by_arm
 from harness.reports.figures.panels import label_axes, say_no_data, seeds_caption, task_panels, trouble_caption
 from harness.reports.figures.sigmoid import Fit, Refused, curve, fit_runs
@@ -74,6 +74,8 @@ def sigmoid_fit(study: Study, baseline: str) -> Figure:
 def pareto(study: Study, baseline: str) -> Figure:
     """Draw every arm's validation scores against useful FLOPs, and the frontier that no arm is above for less."""
     runs, looked = _runs(study), looks(study)
+    unit, label = scaled(pd.concat([found["x"] for found in runs.values()]), FLOPS)
+    runs = {key: found.assign(x=found["x"] / unit) for key, found in runs.items()}
     figure, panels = task_panels(study, SCORE_HEIGHT)
     winners: list[str] = []
     for panel in panels:
@@ -85,7 +87,7 @@ def pareto(study: Study, baseline: str) -> Figure:
         points = points.sort_values(["x", "y"], ascending=[True, False], kind="stable")
         before = points["y"].cummax().shift()
         best = points[before.isna() | (points["y"] > before)]
-        winners += [arm for arm in best["arm"] if arm not in winners]
+        winners += [arm for arm in best.loc[best["x"] > 0, "arm"] if arm not in winners]
         end = float(points["x"].max())
         panel.axes.step(
             [*best["x"], end], [*best["y"], float(best["y"].iloc[-1])], where="post", color=DARK, linewidth=1
@@ -94,13 +96,13 @@ def pareto(study: Study, baseline: str) -> Figure:
             here, look = points[points["arm"] == arm], looked[arm]
             faint = {"color": GREY, "markerfacecolor": "white"}
             panel.axes.plot(here["x"], here["y"], look.marker, zorder=2, **faint)
-            on = best[best["arm"] == arm]
+            on = best[(best["arm"] == arm) & (best["x"] > 0)]
             panel.axes.plot(
                 on["x"], on["y"], look.marker, color=look.color, markerfacecolor=look.face, markersize=6, zorder=4
             )
     if not winners:
         raise NoData("no cell is completed")
-    label_axes(panels, FLOPS, f"validation score\n({score_name(study)})")
+    label_axes(panels, label, f"validation score\n({score_name(study)})")
     handles = [
         Line2D([], [], label=arm, linestyle="", color=look.color, marker=look.marker, markerfacecolor=look.face)
         for arm, look in looked.items()
@@ -110,8 +112,8 @@ def pareto(study: Study, baseline: str) -> Figure:
         Line2D([], [], label="off the frontier", linestyle="", color=GREY, marker="o", markerfacecolor="white"),
         Line2D([], [], label="frontier", color=DARK, linewidth=1),
     ]
-    text = "Points: evaluations, means over completed seeds of score and of cost. The frontier's ends are means, not tests: "
-    compose(figure, handles, [f"{text}neighbours need not differ. {seeds_caption(study)}", *trouble_caption(study)])
+    text = "Points: evaluations, means over completed seeds of score and of cost. The frontier joins means: neighbours "
+    compose(figure, handles, [f"{text}need not differ. {seeds_caption(study)}", *trouble_caption(study)])
     return figure
 
 

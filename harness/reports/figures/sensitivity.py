@@ -6,6 +6,7 @@
 
 import math
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
 from harness.reports.figures.absent import NoData
+from harness.reports.figures.lines import BAND_FROM, whole_decades
 from harness.reports.figures.panels import seeds_caption, trouble_caption
 from harness.reports.figures.settings import Line, Swept, swept
 from harness.reports.figures.style import COLUMN, MARKERS, PAGE, PALETTE, SMALL, Look, compose
@@ -96,7 +98,7 @@ def _figure(study: Study, found: list[Swept], quantities: dict[str, tuple[Values
         if several:
             axes.set_title(task)
         if log and any((np.asarray(line.get_ydata(), "float64") > 0).any() for line in axes.get_lines()):
-            axes.set_yscale("log", nonpositive="mask")
+            whole_decades(axes)
     for axes in grid.flat[len(places) :]:
         axes.set_axis_off()
     handles: list[Artist] = [
@@ -117,7 +119,7 @@ def _draw(axes: Axes, lines: list[Line], values: Values, looked: dict[str, Look]
             interval = mean_interval(values(line.task, arm))
             x.append(value)
             means.append(interval.mean)
-            halves.append(interval.half_width)
+            halves.append(interval.half_width if interval.num >= BAND_FROM else math.nan)
             if not interval.num:  # nothing completed: a cross on the axis, beside those of other lines
                 where = 0.03 + 0.05 * (drawn[line.name] % 4)
                 axes.plot([value], [where], "x", color=look.color, transform=axes.get_xaxis_transform(), clip_on=False)
@@ -134,7 +136,7 @@ def _draw(axes: Axes, lines: list[Line], values: Values, looked: dict[str, Look]
 def _scale(axes: Axes, values: list[float]) -> None:
     if values[0] > 0 and values[-1] / values[0] >= LOG_FROM:
         axes.set_xscale("log")
-    elif values[0] > 0 and all(second == 2 * first for first, second in zip(values, values[1:], strict=False)):
+    elif values[0] > 0 and all(second == 2 * first for first, second in pairwise(values)):
         axes.set_xscale("log", base=2)
     axes.xaxis.set_minor_locator(NullLocator())
     if len(values) <= FEW_TICKS:
@@ -143,7 +145,7 @@ def _scale(axes: Axes, values: list[float]) -> None:
 
 def _caption(study: Study, found: list[Swept]) -> str:
     text = (
-        "Line: arms that differ in this setting alone, mean over completed seeds; bars: 95% t interval (from 2 seeds)"
+        "Line: arms that differ in this setting alone, mean over completed seeds; bars: 95% t interval (from 3 seeds)"
     )
     if any(not line.joined for setting in found for line in setting.lines):
         text += "; without a line: trials of an objective that differ in other settings too"

@@ -21,6 +21,9 @@ KNEE = 0.1
 POINTS = 5
 """Evaluations beyond the lower knee that a fit needs."""
 STEEPNESS = (0.3, 10.0)
+AT_BOUND = 0.01
+"""Nearer than this share of the lower bound the steepness is at a bound."""
+EXPLAINED = 0.5
 RESAMPLES = 100
 
 
@@ -65,8 +68,8 @@ def fit_sigmoid(compute: ArrayLike, scores: ArrayLike, start: float) -> Fit:
         start: score at no compute.
 
     Raises:
-        Refused: no score is above the start, fewer than ``POINTS`` points are beyond the lower knee, the asymptote is
-            at its bound of 1, or half of the gain lies beyond the last point.
+        Refused: no score is above the start, fewer than ``POINTS`` points are beyond the lower knee, the asymptote or
+            the steepness is at a bound, half of the gain lies outside the points, or the fit explains too little.
     """
     x, y = np.log(np.asarray(compute, np.float64)), np.asarray(scores, np.float64)
     if not y.size or float(np.max(y)) <= start:
@@ -86,6 +89,13 @@ def fit_sigmoid(compute: ArrayLike, scores: ArrayLike, start: float) -> Fit:
     beyond = int(np.sum(gained > KNEE))
     if beyond < POINTS:
         raise Refused(f"{beyond} evaluations beyond the lower knee, {POINTS} are needed")
+    if min(steepness - STEEPNESS[0], STEEPNESS[1] - steepness) < AT_BOUND * STEEPNESS[0]:
+        raise Refused(f"the steepness is not determined (it is at {steepness:.2g})")
+    if middle < x[0]:
+        raise Refused("half of the gain was there before the first evaluation after the start")
+    spread = float(np.sum((y - y.mean()) ** 2))
+    if spread <= 0 or 1 - float(np.sum(best.fun**2)) / spread < EXPLAINED:
+        raise Refused(f"it explains less than {EXPLAINED:.0%} of the variance of the scores")
     if asymptote > 1 - 1e-3:
         raise Refused("the asymptote is not determined (it is at 1)")
     if middle > x[-1]:

@@ -74,8 +74,9 @@ def stability(study: Study, baseline: str) -> Figure:
         Line2D([], [], color=LEGEND_GREY, marker="o", markerfacecolor="white", linestyle="", label="mean over seeds"),
     ]
     caption = [
-        f"Diverged: a loss or gradient was not finite. Collapsed: entropy below {ENTROPY_FLOOR:g} nats per token, or the "
-        f"reward's mean over {WINDOW} iterations fell by {FALL:g} from its peak. Scores: completed runs. {seeds_caption(study)}"
+        f"Diverged: a loss or gradient was not finite. Collapsed: entropy below {ENTROPY_FLOOR:g} nats per token, or "
+        f"the reward's mean over {WINDOW} iterations fell by {FALL:g} from its peak. Scores: completed runs. "
+        f"{seeds_caption(study)}"
     ]
     compose(figure, handles, [*caption, *trouble_caption(study)])
     return figure
@@ -93,5 +94,6 @@ def fates(study: Study, table: pd.DataFrame) -> pd.Series:
     found[completed & collapsed.to_numpy()] = "collapsed"
     failed = table["status"].isin(["failed", "diverged"]).to_numpy()
     found[failed] = "failed otherwise"
-    found[failed & table["cause"].str.contains(DIVERGENCE.pattern).to_numpy()] = "diverged"
+    not_finite = table["cause"].map(lambda cause: DIVERGENCE.search(str(cause)) is not None).to_numpy(bool)
+    found[failed & not_finite] = "diverged"
     return pd.Series(found, table.index)

@@ -73,6 +73,8 @@ RC = {
 }
 
 
+X_LABEL, Y_LABEL = "x-label", "y-label"
+"""Ids of labels that stand once for all panels."""
 PNG_COLORS = 256
 _NO_METADATA = {
     "png": {"Software": None},
@@ -167,6 +169,11 @@ def compose(figure: Figure, handles: Sequence[Artist], caption: Sequence[str]) -
     engine = figure.get_layout_engine()
     assert engine is not None
     engine.set(rect=(0, below / height, 1, 1 - (below + above) / height))
+    for label in figure.texts:  # the layout puts them at the edge and the middle of the whole figure
+        if label.get_gid() == X_LABEL:
+            label.set_y((below + 0.04) / height)
+        elif label.get_gid() == Y_LABEL:
+            label.set_y((below + (height - below - above) / 2) / height)
     figure.text(0.01, (below - 0.35 * SMALL * LINE_HEIGHT / POINTS_PER_INCH) / height, text, va="top", fontsize=SMALL)
     if handles:
         figure.legend(handles=handles, loc="upper center", ncols=columns, bbox_to_anchor=(0.5, 1), borderaxespad=0.3)
