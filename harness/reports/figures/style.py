@@ -73,6 +73,8 @@ RC = {
 }
 
 
+X_LABEL_HEIGHT = 0.17
+"""Inches that a label of the x axis under all panels takes."""
 X_LABEL, Y_LABEL = "x-label", "y-label"
 """Ids of labels that stand once for all panels."""
 PNG_COLORS = 256
@@ -164,6 +166,8 @@ def compose(figure: Figure, handles: Sequence[Artist], caption: Sequence[str]) -
         columns = min(len(handles), max(1, int(width * POINTS_PER_INCH / entry)))
         columns = -(-len(handles) // -(-len(handles) // columns))
         above = (-(-len(handles) // columns) + 0.6) * SMALL * 1.6 / POINTS_PER_INCH
+    under = below
+    below += X_LABEL_HEIGHT * any(label.get_gid() == X_LABEL for label in figure.texts)
     height = figure.get_figheight() + below + above
     figure.set_figheight(height)
     engine = figure.get_layout_engine()
@@ -171,10 +175,10 @@ def compose(figure: Figure, handles: Sequence[Artist], caption: Sequence[str]) -
     engine.set(rect=(0, below / height, 1, 1 - (below + above) / height))
     for label in figure.texts:  # the layout puts them at the edge and the middle of the whole figure
         if label.get_gid() == X_LABEL:
-            label.set_y((below + 0.04) / height)
+            label.set_y((below - X_LABEL_HEIGHT + 0.03) / height)
         elif label.get_gid() == Y_LABEL:
             label.set_y((below + (height - below - above) / 2) / height)
-    figure.text(0.01, (below - 0.35 * SMALL * LINE_HEIGHT / POINTS_PER_INCH) / height, text, va="top", fontsize=SMALL)
+    figure.text(0.01, (under - 0.35 * SMALL * LINE_HEIGHT / POINTS_PER_INCH) / height, text, va="top", fontsize=SMALL)
     if handles:
         figure.legend(handles=handles, loc="upper center", ncols=columns, bbox_to_anchor=(0.5, 1), borderaxespad=0.3)
 
