@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from harness.config.errors import UserError
 
-__all__ = ["FAILED", "OK", "Parser", "add_command", "add_settings", "count", "counts"]
+__all__ = ["FAILED", "OK", "Parser", "add_command", "add_settings", "count", "counts", "names"]
 
 OK, FAILED = 0, 1
 
@@ -46,3 +46,8 @@ def count(text: str) -> int:
 def counts(text: str) -> list[int]:
     """Parse whole numbers above 0 with commas between them."""
     return [count(part) for part in text.split(",")]
+
+
+def names(text: str) -> list[str]:
+    """Parse names with commas between them."""
+    return [part.strip() for part in text.split(",") if part.strip()]

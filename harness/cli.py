@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.arguments import FAILED, OK, Parser, add_command, add_settings, count
+from harness.arguments import FAILED, OK, Parser, add_command, add_settings, count, names
 from harness.cli_evaluation import add_eval, add_samples, add_verify
 from harness.cli_studies import add_compare, add_diff, add_gc, add_status, add_track
 from harness.config.errors import UserError
@@ -115,13 +115,16 @@ def _add_sweep(commands: "Commands") -> None:
 def _add_report(commands: "Commands") -> None:
     command = add_command(
         *(commands, "report", "Write the tables and figures of a study, and page.html with all of it."),
-        "evengrad report results/quick --figure learning_curves --out paper",
+        "evengrad report results/quick --figures learning_curves,entropy --formats pdf --out paper",
     )
     command.add_argument("study", type=Path, metavar="STUDY_DIR", help="a sweep's folder, or one with records")
     command.add_argument("--out", type=Path, metavar="DIR", help="default: STUDY_DIR")
     command.add_argument(
-        "--figure", action="append", metavar="NAME", help="this figure only, and no page; may be repeated"
+        *("--figures", "--figure"),
+        **{"action": "extend", "type": names, "metavar": "NAME,..."},
+        help="these figures only, and no page (evengrad list figures); may be repeated",
     )
+    command.add_argument("--formats", type=names, metavar="KIND,...", help="of figures; default: png,pdf,svg")
     command.add_argument("--baseline", metavar="ARM", help="arm that differences are taken to")
     command.add_argument("--style", metavar="FILE", help="matplotlib style file")
     command.set_defaults(run=_report)
@@ -199,7 +202,8 @@ def _sweep(options: argparse.Namespace) -> int:
 def _report(options: argparse.Namespace) -> int:
     from harness.sweeps.command import write_reports
 
-    chosen = {"baseline": options.baseline, "figures": options.figure, "style": options.style}
+    chosen = {"baseline": options.baseline, "figures": options.figures, "style": options.style}
+    chosen |= {"formats": options.formats, "say": _say}
     for path in write_reports(options.study, options.out or options.study, **chosen):
         _say(str(path))
     return OK

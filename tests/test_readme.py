@@ -22,7 +22,8 @@ def test_every_metric_of_the_log_is_in_the_glossary_and_no_other() -> None:
     """The same of a run's metrics.jsonl: tests/harness/engine/test_metrics_of_a_run.py."""
     from harness.engine.metrics import StepMetrics
 
-    more_than_a_number = {"ratio_hist", "c_per_advantage_hist", "verdicts"}
+    more_than_a_number = {"ratio_hist", "c_per_advantage_hist", "verdicts", "clip_by_length_hist"}
+    more_than_a_number |= {"ratio_by_position_hist", "log_ratio_variance_hist", "sampler_probability_hist"}
     columns = set(SCHEMA["metrics.csv"]) - {"cell"}
     assert glossary() == columns | more_than_a_number
     assert set(StepMetrics().summary()) <= glossary()

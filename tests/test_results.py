@@ -20,7 +20,8 @@ def test_there_is_a_shipped_study() -> None:
 @pytest.mark.parametrize("folder", STUDIES, ids=lambda f: f.name)
 def test_tables_and_figures_come_from_the_committed_records(folder: Path, tmp_path: Path) -> None:
     sweep = load_sweep(folder / "sweep.toml")
-    written = write_report(load_study(folder / "records"), tmp_path, baseline=sweep.baseline)
+    formats = sorted({path.suffix[1:] for path in (folder / "figures").iterdir()})
+    written = write_report(load_study(folder / "records"), tmp_path, baseline=sweep.baseline, formats=formats)
     names = {str(path.relative_to(tmp_path)) for path in written}
     shipped = {str(path.relative_to(folder)) for part in ("tables", "figures") for path in (folder / part).iterdir()}
     assert names == shipped

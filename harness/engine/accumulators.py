@@ -9,7 +9,7 @@ from torch import Tensor
 
 from objectives.ops import MAX_LOG_RATIO
 
-__all__ = ["Histogram", "Mean", "Ratios"]
+__all__ = ["Grid", "Histogram", "Mean", "Ratios"]
 
 
 @dataclass
@@ -58,6 +58,37 @@ class Histogram:
     def value(self) -> dict[str, Any]:
         """Return edges and counts as plain lists."""
         return {"edges": list(self.edges), "counts": self.counts.tolist()}
+
+
+@dataclass
+class Grid:
+    """Counts of pairs between fixed edges of either number; what lies outside is counted in the outer bins."""
+
+    x_edges: tuple[float, ...]
+    y_edges: tuple[float, ...]
+    counts: Tensor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.counts = torch.zeros(len(self.x_edges) - 1, len(self.y_edges) - 1, dtype=torch.int64)
+
+    def add(self, x: Tensor, y: Tensor) -> None:
+        """Count the pairs of ``x`` [n] and ``y`` [n]."""
+        rows, columns = self.counts.shape
+        places = [
+            torch.bucketize(values.double(), torch.tensor(edges[1:-1], dtype=torch.float64))
+            for values, edges in ((x, self.x_edges), (y, self.y_edges))
+        ]
+        self.counts += torch.bincount(places[0] * columns + places[1], minlength=rows * columns).view(rows, columns)
+
+    def join(self, other: "Grid") -> None:
+        """Add what ``other`` has counted."""
+        self.counts += other.counts
+
+    def value(self) -> dict[str, Any]:
+        """Return edges, and the counts above 0 as [place in x, place in y, count]."""
+        places = self.counts.nonzero()
+        counts = torch.cat([places, self.counts[places[:, 0], places[:, 1]][:, None]], 1)
+        return {"x_edges": list(self.x_edges), "y_edges": list(self.y_edges), "counts": counts.tolist()}
 
 
 @dataclass

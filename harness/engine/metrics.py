@@ -11,15 +11,29 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from harness.engine.accumulators import Histogram, Mean, Ratios
+from harness.engine.accumulators import Grid, Histogram, Mean, Ratios
 from objectives.segments import fixed_length, segment_sums
 
-__all__ = ["LOG_RATIO_EDGES", "SEGMENT_TOKENS", "WEIGHT_EDGES", "StepMetrics", "Tokens"]
+__all__ = ["GRIDS", "LOG_RATIO_EDGES", "SEGMENT_TOKENS", "WEIGHT_EDGES", "StepMetrics", "Tokens"]
 
 # Edges of the histogram of token log-ratios, nats.
 LOG_RATIO_EDGES: tuple[float, ...] = tuple(round(-1 + 0.05 * i, 2) for i in range(41))
 # Edges of the histogram of c_t / A_t: 0 (dead) and 1 (REINFORCE) are in the middle of a bin.
 WEIGHT_EDGES: tuple[float, ...] = tuple(round(-1.05 + 0.1 * i, 2) for i in range(42))
+# Of the variance of a response's token log-ratios, nats squared; a response that has not moved is in the first bin.
+VARIANCE_EDGES: tuple[float, ...] = tuple(float(f"{10 ** (i / 2):.3g}") for i in range(-16, 5))
+# Positions and lengths, tokens: two bins an octave, for responses of 10 tokens and of 30,000.
+LENGTH_EDGES: tuple[float, ...] = tuple(sorted({round(2 ** (i / 2)) - 0.5 for i in range(34)}))
+_TENS = tuple(a * 10.0**b for b in (-3, -2, -1) for a in (1, 3))
+# Of log-ratios, fine about 0 where nearly all are, nats.
+FINE_EDGES: tuple[float, ...] = tuple(round(x, 4) for x in (*(-v for v in (3, 1, *_TENS[::-1])), *_TENS, 1, 3))
+PROBABILITY_EDGES: tuple[float, ...] = tuple(round(0.05 * i, 2) for i in range(21))
+# Counted by two numbers of a token, logged as ``<name>_hist``: edges of the first and of the second.
+GRIDS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
+    "ratio_by_position": (LENGTH_EDGES, FINE_EDGES),
+    "clip_by_length": (LENGTH_EDGES, (-0.5, 0.5, 1.5)),
+    "sampler_probability": (PROBABILITY_EDGES, PROBABILITY_EDGES),
+}
 # Segments of an objective that has none.
 SEGMENT_TOKENS = 16
 
@@ -29,7 +43,7 @@ _MEANS = (
     *(f"clip_{unit}{side}frac" for unit in ("", "seq_") for side in ("", *_SIDES)),
     *("alive_frac", "c_abs_mean", "dead_frac", "entropy_nats"),
     *("policy_loss", "value_loss", "critic_grad_norm", "divergence_before_step", "step_kept_frac", "backtracks"),
-    *("correction_mean", "correction_zero_frac"),
+    *("correction_mean", "correction_zero_frac", "clip_pos_high_prob_mean"),
 )
 
 
@@ -46,6 +60,8 @@ class Tokens:
         weights: float, aggregation weights.
         clipped: bool, where the objective says its clip is active; None if it does not say.
         segment: int64, the objective's segments; None for pieces of ``SEGMENT_TOKENS``.
+        old_logprobs: float, log pi_old, nats; None where it is not known.
+        sampler_logprobs: float, the same as the sampler reported it.
     """
 
     mask: Tensor
@@ -56,6 +72,8 @@ class Tokens:
     weights: Tensor
     clipped: Tensor | None = None
     segment: Tensor | None = None
+    old_logprobs: Tensor | None = None
+    sampler_logprobs: Tensor | None = None
 
 
 @dataclass
@@ -66,6 +84,8 @@ class StepMetrics:
     ratios: dict[str, Ratios] = field(default_factory=lambda: {level: Ratios() for level in _LEVELS})
     ratio_hist: Histogram = field(default_factory=lambda: Histogram(LOG_RATIO_EDGES))
     weight_hist: Histogram = field(default_factory=lambda: Histogram(WEIGHT_EDGES))
+    variance_hist: Histogram = field(default_factory=lambda: Histogram(VARIANCE_EDGES))
+    grids: dict[str, Grid] = field(default_factory=lambda: {name: Grid(*edges) for name, edges in GRIDS.items()})
 
     def add(self, name: str, total: float, weight: float = 1.0) -> None:
         """Add to the mean ``name``."""
@@ -86,6 +106,7 @@ class StepMetrics:
         self.ratios["seq"].add(sequence[mask.any(1)])
         self.ratio_hist.add(flat)
         self._add_weights(tokens, mask, advantages)
+        self._add_places(tokens, mask, log_ratio)
         if tokens.clipped is not None:
             row, clipped = mask.nonzero()[:, 0], tokens.clipped.cpu().masked_select(mask)
             lengths = mask.sum(1)
@@ -108,6 +129,31 @@ class StepMetrics:
         shown = weighed & moved
         self.weight_hist.add(c[shown] / advantages[shown])
 
+    def _add_places(self, tokens: Tokens, mask: Tensor, log_ratio: Tensor) -> None:
+        """Add how log-ratios [B, T] lie along and within responses, and which tokens a clip meets."""
+        lengths = mask.sum(1)
+        position = torch.arange(1, mask.shape[1] + 1).expand_as(mask).masked_select(mask)
+        self.grids["ratio_by_position"].add(position, log_ratio.masked_select(mask))
+        kept = log_ratio.where(mask, 0.0)[lengths > 1]
+        several = lengths[lengths > 1]
+        mean = kept.sum(1) / several
+        spread = (kept - mean[:, None]).square().where(mask[lengths > 1], 0.0).sum(1) / several
+        self.variance_hist.add(spread)
+        old = None if tokens.old_logprobs is None else tokens.old_logprobs.cpu().double()
+        if old is not None and tokens.sampler_logprobs is not None:
+            drawn = tokens.sampler_logprobs.cpu().double().masked_select(mask)
+            self.grids["sampler_probability"].add(drawn.exp(), old.masked_select(mask).exp())
+        if tokens.clipped is None:
+            return
+        clipped = tokens.clipped.cpu() & mask
+        self.grids["clip_by_length"].add(
+            lengths[:, None].expand_as(mask).masked_select(mask), clipped.masked_select(mask)
+        )
+        if old is not None:
+            up = clipped & (tokens.advantages.cpu() > 0) & (log_ratio > 0)
+            probability = (old + log_ratio).masked_select(up).exp()
+            self.add("clip_pos_high_prob_mean", float(probability.sum()), len(probability))
+
     def join(self, other: "StepMetrics") -> None:
         """Add what ``other`` has seen of the same rollout."""
         for name, mean in other.means.items():
@@ -116,6 +162,9 @@ class StepMetrics:
             self.ratios[level].join(ratios)
         self.ratio_hist.join(other.ratio_hist)
         self.weight_hist.join(other.weight_hist)
+        self.variance_hist.join(other.variance_hist)
+        for name, grid in other.grids.items():
+            self.grids[name].join(grid)
 
     def summary(self) -> dict[str, Any]:
         """Return means, extremes and effective sample sizes of the ratios, and histograms as plain values."""
@@ -124,6 +173,8 @@ class StepMetrics:
             found[f"{name}_min"], found[f"{name}_max"], found[f"ess_{level}_frac"] = self.ratios[level].value()
         found["ratio_hist"] = self.ratio_hist.value()
         found["c_per_advantage_hist"] = self.weight_hist.value()
+        found["log_ratio_variance_hist"] = self.variance_hist.value()
+        found |= {f"{name}_hist": grid.value() for name, grid in self.grids.items()}
         return dict(sorted(found.items()))
 
 

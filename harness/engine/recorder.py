@@ -193,6 +193,7 @@ def _rollout_metrics(experience: Experience) -> dict[str, Any]:
     rewards, correct, group = experience.rewards[fresh], experience.correct[fresh], experience.group[fresh]
     known = ~rewards.isnan()
     groups = [rewards[known & (group == g)] for g in group[known].unique()]
+    right = [correct[known & (group == g)] == 1 for g in group[known].unique()]
     return {
         "rollout_lag": experience.lag,
         "reward_mean": float(rewards[known].mean()),
@@ -206,6 +207,7 @@ def _rollout_metrics(experience: Experience) -> dict[str, Any]:
         "window_limited_frac": float((experience.finish[new] == Finish.WINDOW).float().mean()),
         "replayed_frac": float((~new).float().mean()),
         "informative_frac": sum(bool((group != group[:1]).any()) for group in groups) / max(1, len(groups)),
+        "all_right_frac": sum(bool(group.all()) for group in right) / max(1, len(right)),
         "num_rejected_groups": experience.num_rejected,
         "verdicts": dict(sorted(experience.verdicts.items())),
         **{name: experience.prompt_metrics.get(name) for name in PROMPT_METRICS},

@@ -154,6 +154,8 @@ def _log(
             weights=weights,
             clipped=stats.get("clipped"),
             segment=batch.extras.get("segment"),
+            old_logprobs=batch.old_logprobs,
+            sampler_logprobs=batch.rollout_logprobs,
         )
     )
     if batch.entropy is not None:

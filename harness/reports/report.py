@@ -4,15 +4,17 @@ import difflib
 import multiprocessing
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 
 from harness.reports.figures import FIGURES
-from harness.reports.figures.style import FORMATS, applied, save
+from harness.reports.figures.absent import NoData
+from harness.reports.figures.style import FORMATS, applied, require_formats, save
 from harness.reports.formats import to_csv, to_latex, to_markdown
 from harness.reports.page import PAGE, PageSources, render_page
+from harness.reports.scores import outcomes
 from harness.reports.study import Study
 from harness.reports.tables import all_tables
 
@@ -26,22 +28,27 @@ def write_report(
     figures: Iterable[str] | None = None,
     style: str | Path | None = None,
     page: PageSources | None = None,
+    formats: Sequence[str] = FORMATS,
+    say: Callable[[str], None] = lambda _: None,
 ) -> list[Path]:
-    """Write ``folder``/tables/*.{md,csv,tex} and ``folder``/figures/*.{png,pdf}.
+    """Write ``folder``/tables/*.{md,csv,tex} and ``folder``/figures/*.{png,pdf,svg}.
 
     Args:
         study: the records.
         folder: made if absent; files of the same names are replaced.
         baseline: the arm that differences are taken to; None chooses ``Study.baseline()``.
-        figures: names from ``FIGURES``; None draws all, an empty iterable none.
+        figures: names from ``FIGURES``; None draws all that the study has data for, an empty iterable none.
         style: a matplotlib style file or name, applied on top of the project's style.
         page: what page.html shows beside tables and figures; None writes no page.
+        formats: of the figures, from ``FORMATS``.
+        say: told of each figure that is left out for want of data, and why.
 
     Returns:
         The files written. All but tables/timing.* are byte-equal for byte-equal records and the same libraries.
 
     Raises:
-        ValueError: an unknown figure, baseline or style; nothing is written then.
+        ValueError: an unknown figure, format, baseline or style, or a figure asked for by name that the study has no
+            data for; nothing is written then.
 
     Example:
         >>> write_report(load_study("results/ladder/records"), "results/ladder", figures=["final_scores"])
@@ -51,38 +58,58 @@ def write_report(
         if name not in FIGURES:
             near = difflib.get_close_matches(name, FIGURES, n=3)
             raise ValueError(f"unknown figure {name!r}; {'near: ' + ', '.join(near) if near else ', '.join(FIGURES)}")
+    require_formats(formats)
     baseline = study.baseline(baseline)
     with applied(style):
         pass
+    wanted = tuple(formats) if page is None else tuple(dict.fromkeys(["png", *formats]))
+    drawings = zip(names, _drawn(names, study, baseline, style, wanted), strict=True)
+    if figures is not None:
+        drawings = list(drawings)
+        for name, drawn in drawings:
+            if isinstance(drawn, str):
+                raise ValueError(f"figure {name}: {drawn}")
     written, pictures = [], dict[str, bytes]()
     tables = all_tables(study, baseline)
     for table in tables:
         for suffix, write in _WRITERS.items():
             path = Path(folder) / "tables" / f"{table.name}.{suffix}"
             written.append(_replace(path, write(table).encode("utf-8")))
-    for name, drawn in zip(names, _drawn(names, study, baseline, style), strict=True):
-        for kind, data in drawn.items():
-            written.append(_replace(Path(folder) / "figures" / f"{name}.{kind}", data))
-        pictures[name] = drawn["png"]
+    for name, drawn in drawings:
+        if isinstance(drawn, str):
+            say(f"left out: figure {name}: {drawn}")
+            continue
+        for kind in formats:
+            written.append(_replace(Path(folder) / "figures" / f"{name}.{kind}", drawn[kind]))
+        if page is not None:
+            pictures[name] = drawn["png"]
     if page is not None:
         written.append(_replace(Path(folder) / PAGE, render_page(study, baseline, tables, pictures, page)))
     return written
 
 
-def _drawn(names: Sequence[str], study: Study, baseline: str, style: str | Path | None) -> Iterator[dict[str, bytes]]:
-    """Yield the figures, {format: bytes} each; several are drawn at a time where processes can be forked."""
-    draw = partial(_draw, study=study, baseline=baseline, style=style)
+def _drawn(
+    names: Sequence[str], study: Study, baseline: str, style: str | Path | None, formats: Sequence[str]
+) -> Iterator[dict[str, bytes] | str]:
+    """Yield the figures, {format: bytes} or why there is none; several at a time where processes can be forked."""
+    draw = partial(_draw, study=study, baseline=baseline, style=style, formats=formats)
     workers = min(len(names), os.cpu_count() or 1)
     if workers <= 1 or "fork" not in multiprocessing.get_all_start_methods():
         yield from map(draw, names)
         return
+    outcomes(study)  # what all figures share is computed once, before the processes part
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork")) as pool:
         yield from pool.map(draw, names)
 
 
-def _draw(name: str, *, study: Study, baseline: str, style: str | Path | None) -> dict[str, bytes]:
-    figure = FIGURES[name](study, baseline=baseline, style=style)
-    return {kind: save(figure, kind, style) for kind in FORMATS}
+def _draw(
+    name: str, *, study: Study, baseline: str, style: str | Path | None, formats: Sequence[str]
+) -> dict[str, bytes] | str:
+    try:
+        figure = FIGURES[name](study, baseline=baseline, style=style)
+    except NoData as reason:
+        return str(reason)
+    return {kind: save(figure, kind, style) for kind in formats}
 
 
 def _replace(path: Path, data: bytes) -> Path:

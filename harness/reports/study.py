@@ -1,7 +1,7 @@
-"""Read a study's compact records: six CSV files in, one frozen ``Study`` of DataFrames out.
+"""Read a study's compact records: seven CSV files in, one frozen ``Study`` of DataFrames out.
 
 ``SCHEMA`` names the columns of each file; whatever writes the records imports it. An empty entry means missing, and so
-does a column of ``LATER`` that records from before it lack.
+does a column of ``LATER`` or the file of ``LATER_FILES`` that records from before it lack.
 """
 
 # pandas ships no stubs and pyright infers "Series | DataFrame" for every selection:
@@ -29,6 +29,7 @@ LATER: dict[str, tuple[str, ...]] = {
         *("shaped_reward_mean", "competence", "open_prompts_frac", "waiting_prompts_frac", "rollout_lag"),
         *("routed_changed_frac", "tokens_rerouted_frac", "expert_load_max_frac"),
         *(f"log_ratio{unit}_std_{routes}" for unit in ("", "_seq") for routes in ("free", "replayed")),
+        *("all_right_frac", "clip_pos_high_prob_mean"),
     ),
     "evals.csv": (
         *("num_responses", "pass_at_1", "pass_at_1_low", "pass_at_1_high", "pass_at_1_prompts", "pass_at_1_floor"),
@@ -54,11 +55,14 @@ SCHEMA: dict[str, tuple[str, ...]] = {
     ),
     "ratios.csv": ("cell", "iteration_bin", "log_ratio_low", "log_ratio_high", "count"),
     "surrogates.csv": ("arm", "advantage", "ratio", "loss", "weight"),
+    "distributions.csv": ("cell", "name", "x_low", "x_high", "y_low", "y_high", "count"),
 }
+LATER_FILES = frozenset({"distributions.csv"})
+"""Files that were added after studies had been shipped."""
 TEXT_COLUMNS = frozenset(
     [
         *("cell", "arm", "task", "policy", "status", "cause", "objective", "region", "delta_unit"),
-        *("budget_axis", "split", "iteration_bin"),
+        *("budget_axis", "split", "iteration_bin", "name"),
     ]
 )
 CHOICES: dict[str, frozenset[str]] = {
@@ -95,6 +99,8 @@ class Study:
     metrics: pd.DataFrame
     ratios: pd.DataFrame
     surrogates: pd.DataFrame
+    distributions: pd.DataFrame
+    """Counts over a whole run of what has one number (y is empty) or two, by name; an empty bin has no row."""
 
     def frame(self) -> pd.DataFrame:
         """Merge the metrics with their cells.
@@ -165,6 +171,8 @@ def load_study(folder: str | Path) -> Study:
 
 
 def _read(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
+    if path.name in LATER_FILES and not path.exists():
+        return pd.DataFrame({name: pd.Series(dtype=str if name in TEXT_COLUMNS else "float64") for name in columns})
     if not path.is_file():
         raise ValueError(f"{path.name} is missing in {path.parent}; a study needs {', '.join(SCHEMA)}")
     try:

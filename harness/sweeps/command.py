@@ -128,6 +128,8 @@ def write_reports(
     baseline: str | None = None,
     figures: Sequence[str] | None = None,
     style: str | None = None,
+    formats: Sequence[str] | None = None,
+    say: Say = lambda _: None,
 ) -> list[Path]:
     """Write tables, figures and the page of a sweep's folder or of committed records.
 
@@ -137,20 +139,22 @@ def write_reports(
         baseline: an arm; the sweep's own if None.
         figures: names; all if None.
         style: a matplotlib style file.
+        formats: of the figures; all if None.
+        say: told of each figure that is left out for want of data.
 
     Raises:
-        UserError: there are no records, or a name is unknown.
+        UserError: there are no records, a name is unknown, or a figure asked for by name has no data.
     """
-    from harness.reports.report import write_report
+    from harness.reports.report import FORMATS, write_report
     from harness.reports.study import load_study
     from harness.sweeps.page_sources import page_sources
 
     if is_study(folder):
         baseline = baseline or read_sweep(folder)["baseline"]
     try:
-        study = load_study(records_of(folder))
+        chosen = {"baseline": baseline, "figures": figures, "style": style, "formats": formats or FORMATS, "say": say}
         page = page_sources(folder) if figures is None else None
-        return write_report(study, out, baseline=baseline, figures=figures, style=style, page=page)
+        return write_report(load_study(records_of(folder)), out, page=page, **chosen)
     except (ValueError, OSError) as error:
         raise UserError(str(error)) from error
 

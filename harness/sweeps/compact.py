@@ -1,4 +1,4 @@
-"""Make the compact records of a sweep: six CSV files out of its run folders, byte for byte the same each time.
+"""Make the compact records of a sweep: seven CSV files out of its run folders, byte for byte the same each time.
 
 An incomplete sweep has them too: cells that are missing, running or failed are rows with what is known of them.
 """
@@ -12,6 +12,7 @@ from typing import Any
 
 from harness.config.errors import CorruptRecordError, UserError
 from harness.reports.study import CONFIG_PREFIX, FURTHER_PREFIXES, SCHEMA
+from harness.sweeps.distributions import distributions
 from harness.sweeps.files import write_atomic
 from harness.sweeps.layout import cell_folder, read_sweep
 from harness.sweeps.records import Stream, read_json, read_status, read_stream
@@ -61,6 +62,7 @@ def _add_cell(rows: dict[str, list[Row]], cell: Row, path: Path, shown: Row) -> 
     rows["metrics.csv"] += [{**row, **key} for row in streams["metrics"]]
     rows["timing.csv"] += [{**row, **key} for row in streams["timing"] if row.get("total")][-1:]
     rows["ratios.csv"] += [{**row, **key} for row in _histogram(streams["metrics"])]
+    rows["distributions.csv"] += [{**row, **key} for row in distributions(streams["metrics"])]
     surrogate = path / "surrogate.json"
     if surrogate.exists() and all(row["arm"] != cell["arm"] for row in rows["surrogates.csv"]):
         rows["surrogates.csv"] += [{**row, "arm": cell["arm"]} for row in _surrogate(surrogate)]

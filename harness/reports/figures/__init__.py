@@ -6,11 +6,26 @@ from typing import Protocol
 
 from matplotlib.figure import Figure
 
-from harness.reports.figures import bars, curves, points, ratios, surrogates
+from harness.reports.figures import (
+    bars,
+    curves,
+    orders,
+    places,
+    points,
+    rates,
+    ratios,
+    routing,
+    scaling,
+    sensitivity,
+    stability,
+    surrogates,
+)
+from harness.reports.figures.absent import NoData
+from harness.reports.figures.dynamics import DYNAMICS
 from harness.reports.figures.style import applied, settle
 from harness.reports.study import Study
 
-__all__ = ["FIGURES", "Drawing"]
+__all__ = ["FIGURES", "Drawing", "NoData"]
 
 
 class Drawing(Protocol):
@@ -23,6 +38,9 @@ class Drawing(Protocol):
             study: the records.
             baseline: the arm that differences are taken to; None chooses ``Study.baseline()``.
             style: a matplotlib style file or name, applied on top of the project's style.
+
+        Raises:
+            NoData: the study has nothing to draw it from.
         """
         ...
 
@@ -43,15 +61,30 @@ FIGURES: dict[str, Drawing] = {
     for draw in (
         curves.learning_curves,
         curves.learning_curves_by_objective,
+        curves.learning_curves_flops,
+        curves.learning_curves_tokens,
+        curves.learning_curves_updates,
         points.final_scores,
         points.paired_differences,
+        orders.rank_stability,
+        orders.performance_profiles,
+        orders.compute_to_threshold,
+        scaling.pareto,
+        scaling.sigmoid_fit,
+        rates.pass_at_k,
+        rates.majority_at_k,
+        sensitivity.sensitivity,
+        sensitivity.off_policy_stress,
+        stability.stability,
         bars.clip_fraction,
         bars.dead_fraction,
-        curves.kl_old,
-        curves.kl_old_per_token,
-        curves.entropy,
-        curves.response_length,
+        places.clip_by_length,
+        *DYNAMICS,
         ratios.ratio_distribution,
+        ratios.log_ratio_variance,
+        places.ratio_by_position,
+        places.sampler_trainer,
+        routing.routing_replay,
         surrogates.surrogate_shape,
     )
 }

@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
+from harness.reports.figures.absent import NoData
 from harness.reports.figures.panels import arm_rows, label_axes, scored_rows, seeds_caption, trouble_caption
 from harness.reports.figures.style import DARK, SMALL, compose, looks, of_arm
 from harness.reports.study import Study
@@ -33,10 +34,12 @@ def dead_fraction(study: Study, baseline: str) -> Figure:
 
 
 def _bars(study: Study, column: str, label: str, note: str) -> Figure:
-    figure, panels = arm_rows(study)
-    looked = looks(study)
     by_cell = study.metrics.groupby("cell", sort=False)[column].mean()
     rows = scored_rows(study)
+    if rows["cell"].map(by_cell).isna().all():
+        raise NoData(f"metrics.csv has no {column} of a completed cell")
+    figure, panels = arm_rows(study)
+    looked = looks(study)
     values = {
         (task, arm): of_arm(rows, task, arm)["cell"].map(by_cell).dropna().to_numpy("float64")
         for task in study.tasks

@@ -4,15 +4,16 @@
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false
 # pyright: reportGeneralTypeIssues=false, reportReturnType=false
 
-from collections.abc import Callable
+import math
 from typing import Literal
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.ticker import NullLocator
 
 from harness.reports.figures.panels import Panel, say_no_data
-from harness.reports.figures.style import DARK, GREY, SMALL, Look, looks, of_arm
+from harness.reports.figures.style import DARK, GREY, SMALL, Look, looks
 from harness.reports.scores import outcomes
 from harness.reports.statistics import mean_interval
 from harness.reports.study import Study
@@ -24,42 +25,71 @@ FAINT = 0.45
 STRIP = 0.03
 """Distance between the interval bars at the right end, share of the x range."""
 STRIP_WIDTH = 0.4
+NUM_MARKERS = 6
+"""Markers on a line, about."""
+SLACK = 0.1
+"""Decades by which a curve's margin may pass a power of ten without widening the axis."""
 
 Band = Literal["interval", "range", "ends", "none"]
 """A t interval all along, the range over seeds, a t interval at the last point only, or nothing."""
-Points = Callable[[str], pd.DataFrame]
-"""Cell key -> columns step, x, y."""
 Runs = dict[tuple[str, str], pd.DataFrame]
 """(task, arm) -> columns step, x, y, run, done; one row a point of a run."""
+_COLUMNS = ["step", "x", "y", "run", "done"]
 
 
-def runs_by_arm(study: Study, points: Points) -> Runs:
-    """Collect the points of every run, by task and arm."""
-    rows = outcomes(study)
-    return {(task, arm): _collect(of_arm(rows, task, arm), points) for task in study.tasks for arm in study.arms}
+def runs_by_arm(study: Study, points: pd.DataFrame) -> Runs:
+    """Sort the points of all runs by task and arm.
+
+    Args:
+        study: the records.
+        points: columns cell, step, x and y; a cell's rows in the order they are drawn in.
+    """
+    known = outcomes(study)
+    known = known.loc[known["cell"] != "", ["cell", "task", "arm", "run", "final"]]
+    merged = points.merge(known, on="cell").assign(done=lambda rows: rows["final"].notna())
+    groups = {key: rows[_COLUMNS] for key, rows in merged.groupby(["task", "arm"], sort=False)}
+    nothing = pd.DataFrame(columns=_COLUMNS).astype({"done": bool})
+    return {(task, arm): groups.get((task, arm), nothing) for task in study.tasks for arm in study.arms}
 
 
-def draw_panels(
-    study: Study, panels: list[Panel], runs: Runs, what: str, band: Band, marker: bool
-) -> tuple[bool, bool]:
+def mean_line(found: pd.DataFrame) -> pd.DataFrame:
+    """Average the completed runs step by step, over the steps that all of them have: columns step, x, y, low, high."""
+    done = found[found["done"]]
+    if done.empty:
+        return pd.DataFrame(columns=["step", "x", "y", "low", "high"], dtype="float64")
+    grouped = done.groupby("step", sort=True)
+    mean = grouped.agg(x=("x", "mean"), y=("y", "mean"), low=("y", "min"), high=("y", "max"), num=("y", "size"))
+    return mean[mean["num"] == done["run"].nunique()].reset_index()
+
+
+def draw_panels(study: Study, panels: list[Panel], runs: Runs, what: str, band: Band) -> tuple[bool, bool]:
     """Draw each panel's arms.
 
     Returns:
         Whether an arm had too few seeds for a t interval, and whether a run ended in a cross.
     """
     looked, few, crossed = looks(study), False, False
-    means = {key: _mean_line(found) for key, found in runs.items()}
+    means = {key: mean_line(found) for key, found in runs.items()}
     for panel in panels:
-        for arm in panel.others:
-            mean = means[panel.task, arm]
-            panel.axes.plot(mean["x"], mean["y"], color=GREY, linewidth=0.7, zorder=1)
+        _draw_others(panel.axes, [means[panel.task, arm] for arm in panel.others])
+        end = max(
+            (float(means[panel.task, arm]["x"].max()) for arm in panel.arms if len(means[panel.task, arm])), default=0
+        )
         for place, arm in enumerate(panel.arms):
             found, mean, look = runs[panel.task, arm], means[panel.task, arm], looked[arm]
             few = 0 < found.loc[found["done"], "run"].nunique() < BAND_FROM or few
             crossed = bool((~found["done"]).any()) or crossed
-            _draw_band(panel.axes, found, mean, look, band, place, len(panel.arms))
+            _draw_band(
+                panel.axes,
+                found,
+                mean,
+                look,
+                band,
+                end * (1 + min(STRIP, STRIP_WIDTH / len(panel.arms)) * (place + 1.5)),
+            )
             _draw_undone(panel.axes, found, look)
-            style = {"marker": look.marker, "markerfacecolor": look.face} if marker else {}
+            every = max(1, len(mean) // NUM_MARKERS)
+            style = {"marker": look.marker, "markerfacecolor": look.face, "markevery": (place % every, every)}
             panel.axes.plot(mean["x"], mean["y"], zorder=3, **look.line, **style)
         if all(runs[panel.task, arm].empty for arm in panel.arms):
             say_no_data(panel.axes, what)
@@ -81,9 +111,35 @@ def draw_bounds(study: Study, panels: list[Panel], unit: str) -> bool:
     return drawn
 
 
-def _draw_band(
-    axes: Axes, found: pd.DataFrame, mean: pd.DataFrame, look: Look, band: Band, place: int, num_arms: int
-) -> None:
+def log_y(panels: list[Panel]) -> None:
+    """Give panels with a positive value a log y axis of whole decades, with labels at powers of ten and no others."""
+    for panel in panels:
+        axes = panel.axes
+        if not any((np.asarray(line.get_ydata(), "float64") > 0).any() for line in axes.get_lines()):
+            continue
+        whole_decades(axes)
+
+
+def whole_decades(axes: Axes) -> None:
+    """Make y logarithmic, from one power of ten to another, with labels at these alone."""
+    axes.set_yscale("log", nonpositive="mask")
+    reach = [*axes.get_ylim(), axes.dataLim.minposy, axes.dataLim.y1]
+    exponents = [math.log10(value) for value in reach if value > 0 and math.isfinite(value)]
+    low, high = math.floor(min(exponents) + SLACK), math.ceil(max(exponents) - SLACK)
+    axes.set_ylim(10.0 ** min(low, high - 1), 10.0**high)
+    axes.yaxis.set_minor_locator(NullLocator())
+
+
+def _draw_others(axes: Axes, means: list[pd.DataFrame]) -> None:
+    """Draw the other arms' lines in grey: one line with gaps, which is much less to draw than one an arm."""
+    gap = [math.nan]
+    x = np.concatenate([gap, *([*mean["x"], math.nan] for mean in means)])
+    y = np.concatenate([gap, *([*mean["y"], math.nan] for mean in means)])
+    if means:
+        axes.plot(x, y, color=GREY, linewidth=0.7, zorder=1)
+
+
+def _draw_band(axes: Axes, found: pd.DataFrame, mean: pd.DataFrame, look: Look, band: Band, bar_at: float) -> None:
     done = found[found["done"]]
     seeds = done["run"].nunique()
     if mean.empty or band == "none" or (band != "interval" and seeds == 1):
@@ -92,10 +148,9 @@ def _draw_band(
         axes.fill_between(mean["x"], mean["low"], mean["high"], color=look.color, alpha=BAND_ALPHA, linewidth=0)
     elif band == "ends" and seeds >= BAND_FROM:
         last = mean_interval(done.loc[done["step"] == done["step"].max(), "y"])
-        x = float(mean["x"].max()) * (1 + min(STRIP, STRIP_WIDTH / num_arms) * (place + 1.5))
         bar = {"color": look.color, "capsize": 1.5, "linewidth": 1}
         axes.errorbar(
-            x, last.mean, yerr=last.half_width, fmt=look.marker, markerfacecolor=look.face, markersize=3, **bar
+            bar_at, last.mean, yerr=last.half_width, fmt=look.marker, markerfacecolor=look.face, markersize=3, **bar
         )
     elif band == "interval" and seeds >= BAND_FROM:
         half = done.groupby("step", sort=True)["y"].agg(lambda y: mean_interval(y).half_width)
@@ -112,26 +167,3 @@ def _draw_undone(axes: Axes, found: pd.DataFrame, look: Look) -> None:
         axes.plot(line["x"], line["y"], linewidth=0.7, **look.line)
         end = line.iloc[-1]
         axes.plot([end["x"]], [end["y"]], "x", color=look.color, markersize=6, markeredgewidth=1.6, zorder=6)
-
-
-def _collect(rows: pd.DataFrame, points: Points) -> pd.DataFrame:
-    found = [
-        points(str(row.cell)).assign(run=str(row.run), done=not np.isnan(float(row.final)))
-        for row in rows.itertuples()
-        if row.cell
-    ]
-    found = [line for line in found if len(line)]
-    columns = ["step", "x", "y", "run", "done"]
-    return (
-        pd.concat(found, ignore_index=True)[columns] if found else pd.DataFrame(columns=columns).astype({"done": bool})
-    )
-
-
-def _mean_line(found: pd.DataFrame) -> pd.DataFrame:
-    """Average the completed runs step by step, over the steps that all of them have."""
-    done = found[found["done"]]
-    if done.empty:
-        return pd.DataFrame(columns=["step", "x", "y", "low", "high"], dtype="float64")
-    grouped = done.groupby("step", sort=True)
-    mean = grouped.agg(x=("x", "mean"), y=("y", "mean"), low=("y", "min"), high=("y", "max"), num=("y", "size"))
-    return mean[mean["num"] == done["run"].nunique()].reset_index()

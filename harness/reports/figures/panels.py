@@ -10,31 +10,30 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
-from harness.reports.figures.style import DARK, DASHED, GREY, PAGE, SMALL, arm_handles, families, looks
+from harness.reports.figures.style import COLUMN, DARK, PAGE, SMALL, X_LABEL, families
 from harness.reports.scores import UNFINISHED, Trouble, outcomes, troubles
 from harness.reports.study import Study
 
 CROWDED = 4
 """More arms than this share no panel: one panel an objective, the others in grey."""
-MAX_COLUMNS = 4
+MAX_COLUMNS = 5
 MANY = 12
-"""More panels a task than this are narrower, and their titles stand for the legend."""
-MANY_COLUMNS = 5
+"""More panels a task than this are not drawn: each arm becomes a row of a heat map (``rows``)."""
+MOST = 30
+"""Likewise of panels in all."""
 MAX_VARIANTS = 3
 """A panel holds that many arms of one objective; with more each shares a panel with the first alone."""
-PANEL_HEIGHT = 1.75
-SMALL_PANEL_HEIGHT = 1.4
-MANY_PANEL_HEIGHT = 0.95
-LABEL_HEIGHT = 0.9
-"""Panels lower than this, inches before the layout, share one y label."""
-TITLE_WIDTH = 21
+PANEL_HEIGHT = 1.9
+SMALL_PANEL_HEIGHT = 1.3
+TITLE_WIDTH = 20
 """Characters of a small panel's title line."""
-ROW_HEIGHT = 0.19
+ROW_HEIGHT, LOW_ROW_HEIGHT, MANY_ROWS = 0.19, 0.125, 30
+"""Inches of an arm's row; the lower one from ``MANY_ROWS`` arms on."""
+LONG_NAME = 16
+"""Names of arms with more characters leave no room for a panel of one column's width beside them."""
 MAX_LISTED = 12
 NO_DATA = "no data"
 
@@ -64,6 +63,12 @@ def task_panels(study: Study, row_height: float = PANEL_HEIGHT, sharey: bool = F
     return figure, panels
 
 
+def are_many(study: Study) -> bool:
+    """Say whether the arms are too many for ``family_panels``."""
+    num = len(_panel_arms(study)) if len(study.arms) > CROWDED else 1
+    return num > MANY or num * len(study.tasks) > MOST
+
+
 def family_panels(study: Study) -> tuple[Figure, list[Panel]]:
     """Make one panel a task, or with more than ``CROWDED`` arms one a task and objective.
 
@@ -72,18 +77,15 @@ def family_panels(study: Study) -> tuple[Figure, list[Panel]]:
     if len(study.arms) <= CROWDED:
         return task_panels(study)
     grouped = _panel_arms(study)
-    many = len(grouped) > MANY
-    widest = MANY_COLUMNS if many else MAX_COLUMNS
-    columns = min(range(3, widest + 1), key=lambda wide: (math.ceil(len(grouped) / wide), -len(grouped) % wide))
+    columns = min(range(3, MAX_COLUMNS + 1), key=lambda wide: (math.ceil(len(grouped) / wide), -len(grouped) % wide))
     lines = math.ceil(len(grouped) / columns)
-    height = MANY_PANEL_HEIGHT if many else SMALL_PANEL_HEIGHT
-    figure, grid = _grid(lines * len(study.tasks), columns, height, sharex=True)
+    figure, grid = _grid(lines * len(study.tasks), columns, SMALL_PANEL_HEIGHT, sharex=True)
     panels = []
     for place, task in enumerate(study.tasks):
         block = grid[place * lines : (place + 1) * lines].flat
         first = block[0]
         for axes, (family, arms) in zip(block, grouped.items(), strict=False):
-            wrapped = textwrap.fill(family.replace("+", " +"), TITLE_WIDTH) if many else family
+            wrapped = textwrap.fill(family.replace("+", " +"), TITLE_WIDTH)
             axes.set_title(f"{task}\n{wrapped}", fontsize=SMALL)
             if axes is not first:
                 axes.sharey(first)
@@ -94,23 +96,14 @@ def family_panels(study: Study) -> tuple[Figure, list[Panel]]:
     return figure, panels
 
 
-def legend_lines(study: Study, panels: list[Panel], with_marker: bool = False) -> list[Artist]:
-    """Return one line an arm, or one a kind of arm where panels are many: there the titles name the arms."""
-    if len(panels) <= MANY * len(study.tasks):
-        return arm_handles(study, with_marker)
-    kinds = {"arm of the title": {"color": DARK}, "all other arms": {"color": GREY, "linewidth": 0.7}}
-    if any(look.dashed for look in looks(study).values()):
-        kinds["with a trust region"] = {"color": DARK, "linestyle": DASHED}
-    return [Line2D([], [], label=name, **style) for name, style in kinds.items()]
-
-
 def arm_rows(study: Study, sharex: bool = True) -> tuple[Figure, list[Panel]]:
     """Make one panel a task with a row an arm, the first arm on top; panels share the arms' axis."""
     tasks = study.tasks
     columns = min(3, len(tasks))
     lines = math.ceil(len(tasks) / columns)
-    height = ROW_HEIGHT * max(len(study.arms), 3) + 0.5
-    figure, grid = _grid(lines, columns, height, sharey=True, sharex=sharex)
+    each = LOW_ROW_HEIGHT if len(study.arms) > MANY_ROWS else ROW_HEIGHT
+    wide = max(map(len, study.arms)) > LONG_NAME
+    figure, grid = _grid(lines, columns, each * max(len(study.arms), 3) + 0.5, sharex, sharey=True, wide=wide)
     panels = []
     for axes, task in zip(grid.flat, tasks, strict=False):
         axes.set_title(task)
@@ -124,18 +117,15 @@ def arm_rows(study: Study, sharex: bool = True) -> tuple[Figure, list[Panel]]:
 
 
 def label_axes(panels: list[Panel], x: str, y: str) -> None:
-    """Label y in the first column, or once where panels are low, and x under the last panel of each column."""
-    low = panels[0].axes.get_position().height * panels[0].axes.figure.get_figheight() < LABEL_HEIGHT
-    if low:
-        panels[0].axes.figure.supylabel(y.replace("\n", " "), fontsize="medium")
+    """Label y in the first column and x once below; the last panel of each column has the numbers of its x axis."""
+    figure = panels[0].axes.figure
+    figure.supxlabel(x, y=0.0, fontsize="medium", gid=X_LABEL)
     for panel in panels:
         spec = panel.axes.get_subplotspec()
         assert spec is not None
-        if spec.is_first_col() and not low:
+        if spec.is_first_col():
             panel.axes.set_ylabel(y)
-        below = [other for other in panels if _is_below(other, panel)]
-        if not below:
-            panel.axes.set_xlabel(x)
+        if not any(_is_below(other, panel) for other in panels):
             panel.axes.tick_params(labelbottom=True)
 
 
@@ -197,8 +187,8 @@ def _is_below(other: Panel, panel: Panel) -> bool:
 
 
 def _grid(
-    rows: int, columns: int, row_height: float, sharex: bool = False, sharey: bool = False
+    rows: int, columns: int, row_height: float, sharex: bool = False, sharey: bool = False, wide: bool = False
 ) -> tuple[Figure, np.ndarray]:
-    width = PAGE if columns > 1 else PAGE * 0.75
+    width = PAGE if columns > 1 or wide else COLUMN
     figure = Figure(figsize=(width, rows * row_height + 0.35), layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False, sharex=sharex, sharey=sharey)

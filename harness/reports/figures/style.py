@@ -20,12 +20,15 @@ from matplotlib import style as mpl_style
 from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from PIL import Image
 
 from harness.reports.study import Study
 
-COLUMN, PAGE = 3.3, 6.9
+COLUMN, PAGE = 3.25, 6.75
 """Widths of a paper's column and page, inches."""
-FORMATS = ("png", "pdf")
+FORMATS = ("png", "pdf", "svg")
+COLOR_MAP = "cividis"
+"""Of heat maps: as light in grey print as it is in colour, and the same to the colour-blind."""
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's colours without the yellow, which is too pale for a line on white."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
@@ -63,9 +66,24 @@ RC = {
     "legend.handlelength": 2.6,
     "legend.columnspacing": 1.2,
     "axes.formatter.use_mathtext": True,
+    "image.cmap": COLOR_MAP,
     "pdf.fonttype": 42,
+    "svg.hashsalt": "evengrad",
     "text.usetex": False,
 }
+
+
+X_LABEL_HEIGHT = 0.17
+"""Inches that a label of the x axis under all panels takes."""
+X_LABEL, Y_LABEL = "x-label", "y-label"
+"""Ids of labels that stand once for all panels."""
+PNG_COLORS = 256
+_NO_METADATA = {
+    "png": {"Software": None},
+    "pdf": {"CreationDate": None, "Producer": None, "Creator": None},
+    "svg": {"Date": None, "Creator": None},
+}
+"""What would make the bytes depend on the time or on a version."""
 
 
 @dataclass(frozen=True)
@@ -148,12 +166,19 @@ def compose(figure: Figure, handles: Sequence[Artist], caption: Sequence[str]) -
         columns = min(len(handles), max(1, int(width * POINTS_PER_INCH / entry)))
         columns = -(-len(handles) // -(-len(handles) // columns))
         above = (-(-len(handles) // columns) + 0.6) * SMALL * 1.6 / POINTS_PER_INCH
+    under = below
+    below += X_LABEL_HEIGHT * any(label.get_gid() == X_LABEL for label in figure.texts)
     height = figure.get_figheight() + below + above
     figure.set_figheight(height)
     engine = figure.get_layout_engine()
     assert engine is not None
     engine.set(rect=(0, below / height, 1, 1 - (below + above) / height))
-    figure.text(0.01, (below - 0.35 * SMALL * LINE_HEIGHT / POINTS_PER_INCH) / height, text, va="top", fontsize=SMALL)
+    for label in figure.texts:  # the layout puts them at the edge and the middle of the whole figure
+        if label.get_gid() == X_LABEL:
+            label.set_y((below - X_LABEL_HEIGHT + 0.03) / height)
+        elif label.get_gid() == Y_LABEL:
+            label.set_y((below + (height - below - above) / 2) / height)
+    figure.text(0.01, (under - 0.35 * SMALL * LINE_HEIGHT / POINTS_PER_INCH) / height, text, va="top", fontsize=SMALL)
     if handles:
         figure.legend(handles=handles, loc="upper center", ncols=columns, bbox_to_anchor=(0.5, 1), borderaxespad=0.3)
 
@@ -169,23 +194,41 @@ def settle(figure: Figure) -> None:
         axes.set_position([round(float(end), PLACE_DECIMALS) for end in axes.get_position().bounds])
 
 
-def arm_handles(study: Study, with_marker: bool = False) -> list[Artist]:
+def arm_handles(study: Study) -> list[Artist]:
     """Return one legend line an arm."""
-    handles: list[Artist] = []
-    for arm, look in looks(study).items():
-        marker = {"marker": look.marker, "markerfacecolor": look.face} if with_marker else {}
-        handles.append(Line2D([], [], label=arm, **look.line, **marker))
-    return handles
+    return [
+        Line2D([], [], label=arm, marker=look.marker, markerfacecolor=look.face, **look.line)
+        for arm, look in looks(study).items()
+    ]
 
 
 def save(figure: Figure, kind: str, style: str | Path | None = None) -> bytes:
-    """Render to PNG (200 dots an inch) or PDF bytes that depend on the figure alone: no date, no version."""
-    if kind not in FORMATS:
-        raise ValueError(f"unknown figure format {kind!r}; known: {', '.join(FORMATS)}")
-    metadata = {"Software": None} if kind == "png" else {"CreationDate": None, "Producer": None, "Creator": None}
+    """Render to PNG (200 dots an inch, 256 colours), PDF or SVG bytes that depend on the figure alone.
+
+    Raises:
+        ValueError: no such format.
+    """
+    require_formats([kind])
     buffer = BytesIO()
     with applied(style):
-        figure.savefig(buffer, format=kind, metadata=metadata)
+        figure.savefig(buffer, format=kind, metadata=_NO_METADATA[kind])
+    return _few_colors(buffer.getvalue()) if kind == "png" else buffer.getvalue()
+
+
+def require_formats(kinds: Sequence[str]) -> None:
+    """Raise ValueError if one of ``kinds`` is no format of figures."""
+    for kind in kinds:
+        if kind not in FORMATS:
+            raise ValueError(f"unknown figure format {kind!r}; known: {', '.join(FORMATS)}")
+
+
+def _few_colors(png: bytes) -> bytes:
+    """Write the picture with a palette: a third of the size, and no difference that an eye sees."""
+    buffer = BytesIO()
+    with Image.open(BytesIO(png)) as image:
+        dots = tuple(image.info.get("dpi", (200, 200)))
+        palette = image.convert("RGB").quantize(PNG_COLORS, dither=Image.Dither.NONE)
+        palette.save(buffer, format="png", optimize=True, dpi=dots)
     return buffer.getvalue()
 
 

@@ -12,6 +12,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from harness.reports.figures.absent import NoData
 from harness.reports.figures.panels import say_no_data, trouble_caption
 from harness.reports.figures.style import DARK, DASHED, PAGE, PALETTE, SMALL, arm_handles, compose, families, looks
 from harness.reports.study import Study
@@ -40,6 +41,8 @@ def surrogate_shape(study: Study, baseline: str) -> Figure:
     """
     chosen = {arms[0]: family for family, arms in families(study).items()}
     rows = study.surrogates[study.surrogates["arm"].isin(chosen)]
+    if rows.empty:
+        raise NoData("surrogates.csv has no rows: no run got as far as writing its surrogate")
     merged = _merge_equal(rows, list(chosen))
     names = {arm: [chosen[member] for member in members] for arm, members in merged.items()}
     return _one_panel_each(study, rows, names) if len(merged) > len(PALETTE) else _together(study, rows, names)

@@ -1,5 +1,6 @@
 """Figures: what they say in words, that nothing overlaps, and degenerate studies."""
 
+import contextlib
 import itertools
 import math
 
@@ -11,12 +12,19 @@ from matplotlib.colors import to_hex
 from matplotlib.text import Text
 from synthetic_study import ARMS, write_study
 
-from harness.reports.figures import FIGURES
-from harness.reports.figures.style import PAGE, PLACE_DECIMALS, SMALL, applied, looks, save
+from harness.reports.figures import FIGURES, NoData
+from harness.reports.figures.style import COLUMN, PAGE, PLACE_DECIMALS, SMALL, applied, looks, save
 from harness.reports.statistics import mean_interval
 from harness.reports.study import load_study
 
-WITH_TASKS = [name for name in FIGURES if name != "surrogate_shape"]
+NOT_RECORDED = (
+    *("all_right_groups", "up_clipped", "up_clipped_probability", "kl_ref", "routing_replay", "sigmoid_fit"),
+    *("log_ratio_variance", "ratio_by_position", "sampler_trainer", "clip_by_length"),
+    *("pass_at_k", "majority_at_k", "sensitivity", "off_policy_stress", "learning_curves_flops"),
+)
+"""Figures that the shared study has no data for; their own tests are in test_reports_figures_more.py."""
+DRAWN = [name for name in FIGURES if name not in NOT_RECORDED]
+WITH_TASKS = [name for name in DRAWN if name not in ("surrogate_shape", "performance_profiles")]
 
 
 def _texts(figure):
@@ -31,7 +39,7 @@ def _load(folder, **settings):
     return load_study(write_study(folder, **({"tasks": ("arithmetic",), "iterations": 4} | settings)))
 
 
-@pytest.mark.parametrize("name", list(FIGURES))
+@pytest.mark.parametrize("name", DRAWN)
 def test_every_figure_names_its_unfinished_cells(drawn, name):
     words = _words(drawn[name])
     assert "failed: gspo arithmetic seed 2 (nan loss)" in words
@@ -44,14 +52,14 @@ def test_every_figure_states_seeds_tasks_and_labels_its_axes(drawn, name):
     words = _words(drawn[name])
     assert "n = 2 to 3 completed seeds an arm and task." in words
     titles = [axes.get_title() for axes in drawn[name].axes if axes.axison]
-    assert {title.split("\n")[0] for title in titles} == {"arithmetic", "synthesis"}
-    assert any(axes.get_xlabel() for axes in drawn[name].axes)
+    assert {title.split("\n")[0].split(":")[0] for title in titles if title} == {"arithmetic", "synthesis"}
+    assert drawn[name].get_supxlabel() or any(axes.get_xlabel() for axes in drawn[name].axes)
 
 
-@pytest.mark.parametrize("name", list(FIGURES))
+@pytest.mark.parametrize("name", DRAWN)
 def test_text_is_readable_inside_the_page_and_does_not_overlap(drawn, name):
     figure = drawn[name]
-    assert figure.get_figwidth() == PAGE
+    assert figure.get_figwidth() in (COLUMN, PAGE)
     renderer = FigureCanvasAgg(figure).get_renderer()
     owned = [axes.title for axes in figure.axes] + [axes.xaxis.label for axes in figure.axes]
     owned += [axes.yaxis.label for axes in figure.axes] + figure.texts
@@ -170,26 +178,19 @@ def test_more_surrogates_than_colours_get_a_panel_each(tmp_path):
     assert set(minus.get_ydata()) == {-1.3}
 
 
-def test_many_regions_of_one_objective_stand_beside_it_one_by_one(tmp_path):
+def test_many_arms_become_rows_of_a_heat_map(tmp_path):
     arms = ("grpo", *(f"grpo+region{place:02d}" for place in range(13)))
-    study = _load(tmp_path, arms=arms, seeds=(0, 1, 2), iterations=2)
-    figure = FIGURES["entropy"](study)
-    titles = ["".join(axes.get_title().split()[1:]) for axes in figure.axes if axes.axison]
-    assert titles == list(arms)
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
-        "arm of the title",
-        "all other arms",
-        "with a trust region",
-    ]
-    assert not any(axes.get_ylabel() for axes in figure.axes)
-    assert figure.get_supylabel() == "entropy (nats per token)"
-
-
-def test_bars_of_many_arms_are_left_to_final_scores(tmp_path):
-    arms = tuple(f"arm{place:02d}" for place in range(13))
-    figure = FIGURES["learning_curves"](_load(tmp_path, arms=arms, seeds=(0, 1, 2), iterations=2))
-    assert "for intervals see final_scores" in _words(figure)
-    assert not figure.axes[0].containers
+    failed = {("grpo", "arithmetic", 1): ("failed", "oom")}
+    study = _load(tmp_path, arms=arms, seeds=(0, 1, 2), iterations=2, statuses=failed)
+    axes = FIGURES["entropy"](study).axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == list(arms)
+    assert "2/3" in _words(axes.figure)
+    cells = study.cells.loc[study.cells["arm"] == arms[5], "cell"]
+    last = study.metrics[study.metrics["cell"].isin(cells) & (study.metrics["iteration"] == 2)]["entropy_nats"].mean()
+    shown = axes.images[0].get_array()
+    assert shown[5, -1] == pytest.approx(last)
+    with pytest.raises(NoData, match="learning_curves shows the same"):
+        FIGURES["learning_curves_by_objective"](study)
 
 
 def test_final_scores_show_mean_interval_seeds_and_start(tmp_path):
@@ -209,25 +210,27 @@ def test_final_scores_show_mean_interval_seeds_and_start(tmp_path):
 def test_missing_columns_are_said_not_drawn(tmp_path):
     blank = ("clip_frac", "kl_old_per_sequence_nats", "entropy_nats", "dead_frac", "response_tokens_mean")
     study = _load(tmp_path, arms=("grpo", "gspo"), seeds=(0,), blank_metrics=blank, surrogates=False)
-    for name, column in (("kl_old", "kl_old_per_sequence_nats"), ("entropy", "entropy_nats")):
-        assert f"no data: {column}" in _words(FIGURES[name](study))
-    assert "no data: response_tokens_mean" in _words(FIGURES["response_length"](study))
-    assert "no data: surrogates.csv" in _words(FIGURES["surrogate_shape"](study))
-    assert [text.get_text() for text in FIGURES["clip_fraction"](study).axes[0].texts] == ["n/a", "n/a"]
+    columns = dict(zip(("clip_fraction", "kl_old", "entropy", "dead_fraction", "response_length"), blank, strict=True))
+    for name, column in columns.items():
+        with pytest.raises(NoData, match=f"metrics.csv has no {column}"):
+            FIGURES[name](study)
+    with pytest.raises(NoData, match=r"surrogates\.csv has no rows"):
+        FIGURES["surrogate_shape"](study)
 
 
-@pytest.mark.parametrize("name", list(FIGURES))
+@pytest.mark.parametrize("name", DRAWN)
 def test_one_arm_one_seed_and_nothing_completed(tmp_path, name):
     study = _load(tmp_path, arms=("grpo",), seeds=(0,), statuses={("grpo", "arithmetic", 0): ("failed", "killed")})
-    assert "failed: grpo arithmetic seed 0 (killed)" in _words(FIGURES[name](study))
+    with contextlib.suppress(NoData):  # which says so in one line; else the figure names the cell
+        figure = FIGURES[name](study)
+        assert "failed: grpo arithmetic seed 0 (killed)" in _words(figure)
 
 
 @pytest.mark.parametrize("name", ["learning_curves", "paired_differences", "entropy"])
 def test_twenty_arms_are_all_named(tmp_path, name):
     arms = tuple(f"arm{place:02d}" for place in range(20))
     study = _load(tmp_path, arms=arms, seeds=(0, 1), iterations=2)
-    figure = FIGURES[name](study)
-    words = _words(figure)
+    words = _words(FIGURES[name](study))
     assert all(arm in words for arm in arms)
     assert len({(look.color, look.marker) for look in looks(study).values()}) == 20
 
@@ -244,21 +247,21 @@ def test_a_users_style_is_applied_on_top_and_leaves_no_trace(tmp_path):
     study = _load(tmp_path, arms=("grpo",), seeds=(0,), iterations=2)
     before = pd.Series({"size": SMALL})
     style = tmp_path / "mine.mplstyle"
-    style.write_text("axes.labelsize: 11\n")
-    label = FIGURES["final_scores"](study, style=style).axes[0].xaxis.label
+    style.write_text("axes.titlesize: 11\n")
+    label = FIGURES["final_scores"](study, style=style).axes[0].title
     assert label.get_fontsize() == 11
-    assert FIGURES["final_scores"](study).axes[0].xaxis.label.get_fontsize() == 8
+    assert FIGURES["final_scores"](study).axes[0].title.get_fontsize() == 8
     assert before["size"] == SMALL
     with pytest.raises(ValueError, match="no matplotlib style"), applied(tmp_path / "none.mplstyle"):
         pass
 
 
 def test_an_unknown_format_is_refused(drawn):
-    with pytest.raises(ValueError, match="unknown figure format 'svg'; known: png, pdf"):
-        save(drawn["entropy"], "svg")
+    with pytest.raises(ValueError, match="unknown figure format 'gif'; known: png, pdf, svg"):
+        save(drawn["entropy"], "gif")
 
 
-@pytest.mark.parametrize("name", list(FIGURES))
+@pytest.mark.parametrize("name", DRAWN)
 def test_places_of_panels_are_rounded_above_the_noise_of_the_layout(drawn, name):
     places = [end for axes in drawn[name].axes for end in axes.get_position().bounds]
     assert all(abs(end - round(end, PLACE_DECIMALS)) < 1e-12 for end in places)

@@ -22,7 +22,7 @@ from harness.reports.study import load_study
 files = write_report(load_study(sys.argv[1]), sys.argv[2])
 assert "torch" not in sys.modules, "torch"
 assert "pydantic" not in sys.modules, "pydantic"
-print(len(files))
+print(sum(file.parent.name == "tables" for file in files), len(files))
 """
 
 
@@ -45,9 +45,11 @@ def test_two_processes_write_the_same_bytes_and_never_import_torch(tmp_path):
     write_report(load_study(records), tmp_path / "2")
     out, error = process.communicate(timeout=240)
     assert process.returncode == 0, error
-    assert int(out) == TABLES * 3 + 2 * len(FIGURES)
+    assert int(out.split()[0]) == TABLES * 3
     names = sorted(path.relative_to(tmp_path / "1") for path in (tmp_path / "1").rglob("*.*"))
-    assert len(names) == TABLES * 3 + 2 * len(FIGURES)
+    drawn = {name.stem for name in names if name.parent.name == "figures"}
+    assert {"learning_curves", "entropy", "stability", "pareto"} <= drawn <= set(FIGURES)
+    assert len(names) == int(out.split()[1]) == TABLES * 3 + 3 * len(drawn)
     different = [
         str(name) for name in names if (tmp_path / "1" / name).read_bytes() != (tmp_path / "2" / name).read_bytes()
     ]
@@ -75,15 +77,34 @@ def test_timing_alone_depends_on_the_clock(tmp_path):
 
 def test_only_the_asked_figures_are_written(small, tmp_path):
     written = write_report(small, tmp_path / "out", figures=["final_scores"])
-    assert [path.name for path in written if path.parent.name == "figures"] == ["final_scores.png", "final_scores.pdf"]
+    made = [path.name for path in written if path.parent.name == "figures"]
+    assert made == ["final_scores.png", "final_scores.pdf", "final_scores.svg"]
     assert sorted((tmp_path / "out").rglob("*.*")) == sorted(written)
-    assert written[-2].read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-    assert written[-1].read_bytes()[:5] == b"%PDF-"
+    assert written[-3].read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert written[-2].read_bytes()[:5] == b"%PDF-"
+    assert b"<svg" in written[-1].read_bytes()
+    assert b"date" not in written[-1].read_bytes()
+
+
+def test_the_formats_can_be_chosen(small, tmp_path):
+    written = write_report(small, tmp_path / "out", figures=["final_scores"], formats=["svg"])
+    assert [path.name for path in written if path.parent.name == "figures"] == ["final_scores.svg"]
+
+
+def test_a_figure_without_data_is_left_out_and_said(small, tmp_path):
+    said = []
+    written = write_report(small, tmp_path / "out", formats=["png"], say=said.append)
+    lines = [line for line in said if line.startswith("left out: figure routing_replay: ")]
+    assert len(lines) == 1
+    assert "no policy is a mixture of experts" in lines[0]
+    assert "routing_replay.png" not in {path.name for path in written}
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
+        ({"figures": ["routing_replay"]}, "figure routing_replay: metrics.csv has no routed_changed_frac"),
+        ({"formats": ["gif"]}, "unknown figure format 'gif'; known: png, pdf, svg"),
         ({"figures": ["final_score"]}, "unknown figure 'final_score'; near: final_scores"),
         ({"baseline": "nobody"}, "not an arm"),
         ({"style": "no-such-style"}, "no matplotlib style"),
@@ -112,4 +133,4 @@ def test_an_interrupted_write_leaves_the_old_file(small, tmp_path, monkeypatch):
 
 def test_the_baseline_reaches_the_figures(small, tmp_path):
     figure = FIGURES["paired_differences"](small, baseline="gspo+dual")
-    assert figure.axes[0].get_xlabel() == "difference in test score to gspo+dual"
+    assert figure.get_supxlabel() == "difference in test score to gspo+dual"

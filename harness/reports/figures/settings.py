@@ -1,0 +1,103 @@
+"""Find what a study swept: numeric settings, and the arms that differ in one of them alone."""
+
+# pandas ships no stubs and pyright infers "Series | DataFrame" for every selection:
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false
+# pyright: reportGeneralTypeIssues=false, reportReturnType=false
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from harness.reports.study import CONFIG_PREFIX, Study
+
+__all__ = ["Line", "Swept", "swept"]
+
+TRIALS = 4
+"""Arms of one objective, all different in a setting, that count as its trials where none differ in it alone."""
+_OWN = ["task", "policy", "objective", "region"]
+
+
+@dataclass(frozen=True)
+class Line:
+    """Arms of one task that differ in a setting alone, or the trials of an objective (``joined`` is false)."""
+
+    task: str
+    name: str
+    has_region: bool
+    points: tuple[tuple[float, str], ...]
+    """(value, arm), values increasing."""
+    joined: bool
+
+
+@dataclass(frozen=True)
+class Swept:
+    """A setting, or several that vary as one, with its lines."""
+
+    keys: tuple[str, ...]
+    lines: tuple[Line, ...]
+
+    @property
+    def label(self) -> str:
+        """The setting's name, as "clip_low (with clip_high)"."""
+        first, *others = (key.split(".")[-1] for key in self.keys)
+        return first + (f" (with {', '.join(others)})" if others else "")
+
+
+def swept(study: Study) -> list[Swept]:
+    """Return the numeric settings that vary, in the order of the columns of cells.csv.
+
+    Settings of which each gives the others (clip_low and clip_high of the same trial) are one.
+    """
+    columns = [str(name) for name in study.cells.columns if str(name).startswith(CONFIG_PREFIX)]
+    arms = study.cells.drop_duplicates(["task", "policy", "arm"])[["arm", *_OWN, *columns]].reset_index(drop=True)
+    numbers = {name: pd.to_numeric(arms[name], errors="coerce") for name in columns}
+    numeric = [
+        name for name in columns if numbers[name].notna().equals(arms[name] != "") and numbers[name].nunique() > 1
+    ]
+    found = []
+    for group in _coupled(arms, numeric):
+        lines = _lines(arms, [name for name in columns if name not in group], numbers[group[0]])
+        if lines:
+            found.append(Swept(tuple(name.removeprefix(CONFIG_PREFIX) for name in group), tuple(lines)))
+    return found
+
+
+def _coupled(arms: pd.DataFrame, names: list[str]) -> list[list[str]]:
+    """Group the columns whose values determine each other."""
+    groups: list[list[str]] = []
+    for name in names:
+        for group in groups:
+            pairs = arms[[group[0], name]].drop_duplicates()
+            if pairs[group[0]].is_unique and pairs[name].is_unique:
+                group.append(name)
+                break
+        else:
+            groups.append([name])
+    return groups
+
+
+def _lines(arms: pd.DataFrame, others: list[str], values: pd.Series) -> list[Line]:
+    known = arms[values.notna()].assign(value=values)
+    lines = [
+        _line(rows, joined=True)
+        for _, rows in known.groupby([*_OWN, *others], sort=False)
+        if rows["value"].nunique() > 1
+    ]
+    if lines:
+        return lines
+    return [
+        _line(rows, joined=False)
+        for _, rows in known.groupby(_OWN, sort=False)
+        if len(rows) >= TRIALS and rows["value"].is_unique
+    ]
+
+
+def _line(rows: pd.DataFrame, joined: bool) -> Line:
+    rows = rows.sort_values("value", kind="stable")
+    first = rows.iloc[0]
+    words = [arm.split(" ") for arm in rows["arm"]]
+    shared = [word for word in words[0] if all(word in other for other in words)]
+    region = str(first["region"]).lower() not in ("", "none", "unconstrained")
+    name = " ".join(shared) or str(first["objective"])
+    points = tuple(zip(rows["value"].astype("float64"), rows["arm"].astype(str), strict=True))
+    return Line(str(first["task"]), name, region, points, joined)

@@ -1,0 +1,115 @@
+"""What the newer figures compute: thresholds, profiles, fits, swept settings, maps, fates."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from synthetic_study import write_study
+
+from harness.reports.figures import FIGURES, NoData
+from harness.reports.figures.measures import first_reached, largest_fall, median_with_misses, performance_profile
+from harness.reports.figures.settings import swept
+from harness.reports.figures.sigmoid import Refused, curve, fit_sigmoid
+from harness.reports.figures.stability import fates
+from harness.reports.scores import outcomes
+from harness.reports.study import load_study
+
+
+@pytest.fixture
+def study(tmp_path):
+    arms = ("grpo epochs=1", "grpo epochs=2", "grpo epochs=4", "gspo epochs=1", "gspo epochs=2", "gspo epochs=4")
+    failed = {("gspo epochs=4", "arithmetic", 1): ("failed", "loss is nan at update 3")}
+    found = load_study(write_study(tmp_path, arms=arms, tasks=("arithmetic",), statuses=failed, iterations=8))
+    found.cells["objective"] = found.cells["arm"].str.split(" ").str[0]
+    found.cells["config.update.epochs"] = found.cells["arm"].str[-1]
+    return found
+
+
+def test_thresholds_and_falls_by_hand():
+    assert first_reached([0, 10, 20], [0.2, 0.5, 0.4], 0.45) == 10
+    assert first_reached([0, 10], [0.2, 0.3], 0.45) == math.inf
+    assert median_with_misses([3, math.inf, 1]) == 3
+    assert median_with_misses([3, math.inf]) == math.inf
+    # means of two: 0.5, 0.9, 0.5, 0.15: the fall is 0.9 - 0.15
+    assert largest_fall([0.1, 0.9, 0.9, 0.1, 0.2], 2) == pytest.approx(0.75)
+    runs = [np.array([0.1, 0.3]), np.array([0.2, 0.2])]
+    assert performance_profile(runs, [0.0, 0.2, 0.25]) == pytest.approx([1.0, 0.25, 0.25])
+
+
+def test_a_sigmoid_is_found_again_and_a_plateau_or_a_line_is_refused():
+    compute = np.geomspace(1, 100, 12)
+    truth = 0.2 + 0.5 / (1 + (10 / compute) ** 1.5)
+    fit = fit_sigmoid(compute, truth, 0.2)
+    assert (fit.asymptote, fit.steepness, fit.middle) == pytest.approx((0.7, 1.5, 10), rel=1e-3)
+    assert curve(fit, [10.0])[0] == pytest.approx(0.45, rel=1e-3)
+    with pytest.raises(Refused, match="4 evaluations after the start, 5 are needed"):
+        fit_sigmoid(compute[:4], truth[:4], 0.2)
+    with pytest.raises(Refused, match="no evaluation is above the start"):
+        fit_sigmoid(compute, np.full(12, 0.1), 0.2)
+    with pytest.raises(Refused):
+        fit_sigmoid(compute, 0.5 + 0.01 * np.array([1, -1] * 6), 0.2)
+
+
+def test_swept_settings_are_arms_that_differ_in_one_alone(study):
+    (setting,) = swept(study)
+    assert (setting.keys, setting.label) == (("update.epochs",), "epochs")
+    assert [line.name for line in setting.lines] == ["grpo", "gspo"]
+    assert [value for value, _ in setting.lines[0].points] == [1, 2, 4]
+
+
+def test_settings_that_vary_as_one_are_one(study):
+    study.cells["config.objective.clip_low"] = study.cells["config.update.epochs"].map(
+        {"1": "0.1", "2": "0.2", "4": "0.3"}
+    )
+    (setting,) = swept(study)
+    assert setting.label == "clip_low (with epochs)" or setting.label == "epochs (with clip_low)"
+
+
+def test_stress_shows_the_mean_of_completed_seeds_and_names_the_failed_one(study):
+    figure = FIGURES["off_policy_stress"](study)
+    line = figure.axes[0].get_lines()[0]
+    table = outcomes(study)
+    expected = table[table["arm"].str.startswith("grpo")].groupby("arm", sort=False)["final"].mean()
+    assert line.get_ydata() == pytest.approx(expected.to_numpy())
+    words = " ".join(" ".join(text.get_text().split()) for text in figure.texts)
+    assert "failed: gspo epochs=4 arithmetic seed 1 (loss is nan at update 3)" in words
+
+
+def test_fates_tell_diverged_from_failed_and_collapsed(study):
+    table = outcomes(study)
+    assert set(fates(study, table[table["arm"] == "gspo epochs=4"])) == {"completed", "diverged"}
+    cell = table.loc[0, "cell"]
+    study.metrics.loc[study.metrics["cell"] == cell, "entropy_nats"] = 1e-3
+    assert fates(study, table)[0] == "collapsed"
+
+
+def test_maps_of_recorded_counts(study):
+    cells = study.cells.loc[study.cells["status"] == "completed", "cell"]
+    rows = [
+        {"cell": cell, "name": name, "x_low": x, "x_high": 2 * x, "y_low": y, "y_high": y + 1.0, "count": 30.0}
+        for cell in cells
+        for name in ("ratio_by_position", "clip_by_length")
+        for x in (0.5, 1.0)
+        for y in (-0.5, 0.5)
+    ]
+    object.__setattr__(study, "distributions", pd.DataFrame(rows))
+    line = FIGURES["clip_by_length"](study).axes[0].get_lines()[-1]
+    assert line.get_ydata() == pytest.approx([0.5, 0.5])  # 30 of 60 tokens are clipped
+    shown = FIGURES["ratio_by_position"](study).axes[0].collections[0].get_array()
+    assert np.asarray(shown).ravel() == pytest.approx([0.5] * 4)
+    with pytest.raises(NoData, match="no sampler_probability"):
+        FIGURES["sampler_trainer"](study)
+
+
+def test_pass_at_k_against_k(study):
+    for k, rise in ((1, 0.0), (2, 0.1), (4, 0.2)):
+        study.evals[f"pass_at_{k}"] = study.evals["score"] + rise
+    axes = FIGURES["pass_at_k"](study).axes[0]
+    line = axes.get_lines()[-1]
+    final = outcomes(study)
+    mean = final.loc[final["arm"] == "grpo epochs=1", "final"].mean()
+    assert line.get_xdata() == pytest.approx([1, 2, 4])
+    assert line.get_ydata() == pytest.approx([mean, mean + 0.1, mean + 0.2])
+    with pytest.raises(NoData, match="maj@k of no k"):
+        FIGURES["majority_at_k"](study)
