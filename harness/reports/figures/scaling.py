@@ -2,7 +2,7 @@
 
 # pandas ships no stubs and pyright infers "Series | DataFrame" for every selection:
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false
-# pyright: reportGeneralTypeIssues=false, reportReturnType=false
+# pyright: reportGeneralTypeIssues=false, reportIndexIssue=false, reportReturnType=false
 
 import numpy as np
 import pandas as pd
