@@ -9,11 +9,13 @@ does a column of ``LATER`` or the file of ``LATER_FILES`` that records from befo
 # pyright: reportGeneralTypeIssues=false, reportReturnType=false
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+
+from harness.reports.tuning import load_tuning
 
 _CLIP_SIDES = ("pos_high", "pos_low", "neg_high", "neg_low")
 LATER: dict[str, tuple[str, ...]] = {
@@ -101,6 +103,8 @@ class Study:
     surrogates: pd.DataFrame
     distributions: pd.DataFrame
     """Counts over a whole run of what has one number (y is empty) or two, by name; an empty bin has no row."""
+    tuning: pd.DataFrame = field(default_factory=pd.DataFrame)
+    """One row a trial of a tuned sweep, see ``harness.reports.tuning``; empty for any other."""
 
     def frame(self) -> pd.DataFrame:
         """Merge the metrics with their cells.
@@ -167,7 +171,8 @@ def load_study(folder: str | Path) -> Study:
         strangers = frame.loc[~frame[column].isin(known), column]
         if len(strangers):
             raise ValueError(f"{name}: column {column!r} holds {strangers.iloc[0]!r}, which cells.csv does not have")
-    return Study(**{name.removesuffix(".csv"): frame for name, frame in frames.items()})
+    read = {name.removesuffix(".csv"): frame for name, frame in frames.items()}
+    return Study(**read, tuning=load_tuning(folder))
 
 
 def _read(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:

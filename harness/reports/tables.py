@@ -17,6 +17,7 @@ from harness.reports.scores import completion, outcomes
 from harness.reports.stability import stability_table
 from harness.reports.study import Study
 from harness.reports.thresholds import threshold_table
+from harness.reports.tuning import tuning_table
 
 NOT_REPRODUCIBLE = "wall-clock, not reproducible"
 _SECONDS = ("seconds", "train_seconds", "eval_seconds")
@@ -36,6 +37,7 @@ def all_tables(study: Study, baseline: str | None = None) -> list[Table]:
         stability_table(study),
         accuracy_table(study),
         cost_table(study),
+        *([] if study.tuning.empty else [tuning_table(study.tuning)]),
         timing_table(study),
     ]
 
