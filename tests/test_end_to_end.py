@@ -75,7 +75,7 @@ def test_a_sweep_leaves_records_tables_and_figures(study: tuple[Path, Path]) -> 
     assert set(records.cells["updates"]) == {6}
     table = (folder / "tables" / "comparison.md").read_text(encoding="utf-8")
     assert all(arm in table for arm in ("grpo", "ppo", "detached+dual", "mine"))
-    assert {file.suffix for file in (folder / "figures").iterdir()} == {".png", ".pdf"}
+    assert {file.suffix for file in (folder / "figures").iterdir()} == {".png", ".pdf", ".svg"}
 
 
 def test_records_are_one_data_frame_with_one_call(study: tuple[Path, Path]) -> None:
