@@ -73,7 +73,7 @@ def test_stress_shows_the_mean_of_completed_seeds_and_names_the_failed_one(study
     expected = table[table["arm"].str.startswith("grpo")].groupby("arm", sort=False)["final"].mean()
     assert line.get_ydata() == pytest.approx(expected.to_numpy())
     words = " ".join(" ".join(text.get_text().split()) for text in figure.texts)
-    assert "failed: gspo epochs=4 arithmetic seed 1 (loss is nan at update 3)" in words
+    assert "diverged: gspo epochs=4 arithmetic seed 1 (loss is nan at update 3; " in words
 
 
 def test_fates_tell_diverged_from_failed_and_collapsed(study):

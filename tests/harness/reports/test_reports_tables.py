@@ -74,8 +74,8 @@ def test_a_score_is_called_what_it_is(tmp_path, worth, expected):
     _with_column(folder, "evals.csv", "pass_at_1", lambda frame: frame["score"] * worth)
     study = load_study(folder)
     assert f"Scores are {expected} on the test split" in to_markdown(comparison_table(study))
-    labels = [axes.get_xlabel() for axes in final_scores(study, "grpo").axes]
-    assert f"test score ({expected})" in labels
+    figure = final_scores(study, "grpo")
+    assert f"test score ({expected})" in [figure.get_supxlabel(), *(axes.get_xlabel() for axes in figure.axes)]
     label = learning_curves(study, "grpo").axes[0].get_ylabel()
     assert label == f"validation score\n({expected})"
 
