@@ -107,7 +107,7 @@ def _on_axis(study: Study, axis: str) -> Figure:
 
 def _as_rows(study: Study, points: pd.DataFrame, label: str) -> Figure:
     figure = draw_rows(study, runs_by_arm(study, points), label, f"validation score ({score_name(study)})")
-    caption = f"Colour: mean over completed seeds, carried forward; white: not reached. {seeds_caption(study)}"
+    caption = f"Colour: mean over completed seeds at the nearest evaluation; white: not reached. {seeds_caption(study)}"
     compose(figure, [], [caption, *trouble_caption(study)])
     return figure
 

@@ -14,7 +14,6 @@ from matplotlib.lines import Line2D
 from harness.reports.figures.absent import NoData
 from harness.reports.figures.curves import COLUMNS_OF, scaled, validation_points
 from harness.reports.figures.lines import runs_by_arm
-from harness.reports.figures.measures import first_reached, median_with_misses, performance_profile
 from harness.reports.figures.panels import (
     MANY,
     arm_rows,
@@ -26,8 +25,10 @@ from harness.reports.figures.panels import (
 )
 from harness.reports.figures.style import COLUMN, DARK, GREY, PAGE, SMALL, arm_handles, compose, looks, of_arm
 from harness.reports.ranking import AS_RUN, AXES, TEST, rank_frame
+from harness.reports.resampling import performance_profile
 from harness.reports.scores import score_name
 from harness.reports.study import Study
+from harness.reports.trajectories import first_reached, median_with_misses
 
 TWO = 2
 SHARE = 0.5
@@ -83,7 +84,7 @@ def performance_profiles(study: Study, baseline: str) -> Figure:
     rows = scored_rows(study)
     if rows.empty:
         raise NoData("no cell has a final test score")
-    low, high = float(rows["final"].min()), float(rows["final"].max())
+    low, high = float(rows["score"].min()), float(rows["score"].max())
     margin = max(0.02, 0.05 * (high - low))
     limits = np.linspace(max(0.0, low - margin), min(1.0, high + margin), PROFILE_POINTS)
     figure = Figure(figsize=(COLUMN if len(study.arms) <= MANY else PAGE, 2.5), layout="constrained")
@@ -91,7 +92,7 @@ def performance_profiles(study: Study, baseline: str) -> Figure:
     many = len(study.arms) > MANY
     short = []
     for place, arm in enumerate(study.arms):
-        strata = [of_arm(rows, task, arm)["final"].to_numpy("float64") for task in study.tasks]
+        strata = [of_arm(rows, task, arm)["score"].to_numpy("float64") for task in study.tasks]
         if not all(scores.size for scores in strata):
             short.append(arm)
             continue
@@ -102,8 +103,8 @@ def performance_profiles(study: Study, baseline: str) -> Figure:
     axes.set_xlabel(f"test score ({score_name(study)})")
     axes.set_ylabel("share of runs above it")
     axes.set_ylim(-0.02, 1.02)
-    caption = [f"Runs of all tasks and completed seeds, tasks weigh the same. {seeds_caption(study)}"]
-    caption += [f"Left out, without a completed cell on every task: {', '.join(short)}."] if short else []
+    caption = [f"Runs of all tasks, tasks weigh the same; of a diverged run its last score. {seeds_caption(study)}"]
+    caption += [f"Left out, without a score on every task: {', '.join(short)}."] if short else []
     handles = [Line2D([], [], label=baseline, **looked[baseline].line), Line2D([], [], label="other arms", color=GREY)]
     compose(figure, handles if many else arm_handles(study), [*caption, *trouble_caption(study)])
     return figure

@@ -159,9 +159,9 @@ def trouble_caption(study: Study) -> list[str]:
 
 
 def scored_rows(study: Study) -> pd.DataFrame:
-    """Return ``outcomes`` of cells with a final score."""
+    """Return ``outcomes`` of cells with a ``score``: the final one, or the last one of a run that diverged."""
     table = outcomes(study)
-    return table[table["final"].notna()]
+    return table[table["score"].notna()]
 
 
 def _panel_arms(study: Study) -> dict[str, list[str]]:

@@ -45,7 +45,7 @@ def final_scores(study: Study, baseline: str) -> Figure:
         if not math.isnan(start):
             panel.axes.axvline(start, color=DARK, linestyle=":", linewidth=1)
         for place, arm in enumerate(panel.arms):
-            seeds = of_arm(scored, panel.task, arm)["final"].to_numpy("float64")
+            seeds = of_arm(scored, panel.task, arm)["score"].to_numpy("float64")
             interval, look = mean_interval(seeds), looked[arm]
             if not interval.num:
                 _note(panel.axes, place, "n/a")
@@ -86,7 +86,7 @@ def paired_differences(study: Study, baseline: str) -> Figure:
             if not row["num_pairs"]:
                 _note(panel.axes, place, "n/a")
                 continue
-            first, second = pairs(table, "final", panel.task, arm, baseline)
+            first, second = pairs(table, "score", panel.task, arm, baseline)
             _draw_difference(panel.axes, place, row, first - second, looked[arm])
             if row["num_pairs"] < row["total"]:
                 _note(panel.axes, place, f"{row['num_pairs']:.0f}/{row['total']:.0f}", right=True)
@@ -167,6 +167,6 @@ def _half(rows: pd.DataFrame, mean: str) -> pd.Series:
 
 
 def _few(study: Study) -> str:
-    counts = scored_rows(study).groupby(["task", "arm"])["final"].count()
+    counts = scored_rows(study).groupby(["task", "arm"])["score"].count()
     text = " An arrow: a two-seed interval goes on beyond the axis." if (counts == CUT_AT).any() else ""
     return text + (" One seed has no interval: n/a (1 seed)." if (counts == 1).any() else "")

@@ -15,12 +15,11 @@ from harness.reports.figures.lines import Runs, mean_line
 from harness.reports.figures.panels import Panel, arm_rows, label_axes
 from harness.reports.figures.style import COLOR_MAP, DARK, SMALL, of_arm
 from harness.reports.scores import outcomes
-from harness.reports.statistics import carry_forward
 from harness.reports.study import Study
 from harness.reports.values import Floats
 
 COLUMNS = 100
-"""Of the common grid that lines are read on, carrying the last point forward."""
+"""Of the common grid that lines are read on."""
 EXTREMES = (0.01, 0.99)
 """Quantiles of all values that the colours reach between."""
 
@@ -84,11 +83,11 @@ def _scale(values: Floats, log: bool) -> Normalize:
 
 
 def _read(mean: pd.DataFrame, grid: Floats) -> Floats:
-    """Read a line on the grid: its first point up to there, then the last one before, NaN behind its end."""
+    """Read a line on the grid: the y of the nearest point, NaN further behind the last one than half a step."""
     if mean.empty:
         return np.full(grid.shape, math.nan)
     x, y = mean["x"].to_numpy("float64"), mean["y"].to_numpy("float64")
-    values = carry_forward(np.concatenate([[0.0], x]), np.concatenate([y[:1], y]), grid)
+    values = y[np.searchsorted((x[1:] + x[:-1]) / 2, grid)]
     step = x[0] if len(x) == 1 else x[-1] - x[-2]
     return np.where(grid <= x[-1] + step / 2, values, math.nan)
 

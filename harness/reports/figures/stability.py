@@ -4,23 +4,18 @@
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false
 # pyright: reportGeneralTypeIssues=false, reportReturnType=false
 
-import numpy as np
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from harness.reports.figures.measures import DIVERGENCE, largest_fall
 from harness.reports.figures.panels import ROW_HEIGHT, seeds_caption, trouble_caption
 from harness.reports.figures.style import DARK, PAGE, SMALL, compose, looks, of_arm
-from harness.reports.scores import COMPLETED, outcomes, score_name
+from harness.reports.scores import COMPLETED, DIVERGED, outcomes, score_name
+from harness.reports.stability import ENTROPY_FLOOR, REWARD_FALL, WINDOW, run_stability
 from harness.reports.study import Study
 
-ENTROPY_FLOOR = 0.01
-"""Nats per token below which a policy has collapsed to one response."""
-FALL, WINDOW = 0.2, 5
-"""A fall of the reward's moving mean over ``WINDOW`` iterations by this much from its peak is a collapse."""
 BAR = 0.66
 LEGEND_GREY = "#666666"
 FATES = {
@@ -48,7 +43,7 @@ def stability(study: Study, baseline: str) -> Figure:
                 if share:
                     shares.barh(place, share, BAR, left, facecolor=color, hatch=hatch, edgecolor=DARK, linewidth=0.5)
                 left += share
-            final, look = here["final"].dropna().to_numpy("float64"), looked[arm]
+            final, look = here["score"].dropna().to_numpy("float64"), looked[arm]
             if not final.size:
                 scores.annotate("n/a", (0.02, place), xycoords=("axes fraction", "data"), va="center", fontsize=SMALL)
                 continue
@@ -75,7 +70,8 @@ def stability(study: Study, baseline: str) -> Figure:
     ]
     caption = [
         f"Diverged: a loss or gradient was not finite. Collapsed: entropy below {ENTROPY_FLOOR:g} nats per token, or "
-        f"the reward's mean over {WINDOW} iterations fell by {FALL:g} from its peak. Scores: completed runs. "
+        f"the reward's mean over {WINDOW} iterations fell by more than {REWARD_FALL:g} from its peak. Scores: "
+        "completed runs, and the last one of diverged runs. "
         f"{seeds_caption(study)}"
     ]
     compose(figure, handles, [*caption, *trouble_caption(study)])
@@ -84,16 +80,12 @@ def stability(study: Study, baseline: str) -> Figure:
 
 def fates(study: Study, table: pd.DataFrame) -> pd.Series:
     """Return what became of each row of ``outcomes``, one of ``FATES``."""
-    metrics = study.metrics[["cell", "entropy_nats", "reward_mean"]]
-    lowest = metrics.groupby("cell", sort=False)["entropy_nats"].min()
-    fall = metrics.groupby("cell", sort=False)["reward_mean"].agg(lambda values: largest_fall(values, WINDOW))
-    collapsed = (table["cell"].map(lowest) < ENTROPY_FLOOR) | (table["cell"].map(fall) >= FALL)
-    found = np.full(len(table), "running or missing", object)
-    completed = (table["status"] == COMPLETED).to_numpy()
-    found[completed] = "completed"
-    found[completed & collapsed.to_numpy()] = "collapsed"
-    failed = table["status"].isin(["failed", "diverged"]).to_numpy()
-    found[failed] = "failed otherwise"
-    not_finite = table["cause"].map(lambda cause: DIVERGENCE.search(str(cause)) is not None).to_numpy(bool)
-    found[failed & not_finite] = "diverged"
+    keys = ["task", "arm", "run"]
+    judged = run_stability(study)
+    collapsed = set(judged.loc[judged["collapsed"].astype(bool), keys].itertuples(index=False, name=None))
+    words = {COMPLETED: "completed", DIVERGED: "diverged", "failed": "failed otherwise"}
+    found = [words.get(status, "running or missing") for status in table["status"]]
+    for place, run in enumerate(table[keys].itertuples(index=False, name=None)):
+        if found[place] == "completed" and run in collapsed:
+            found[place] = "collapsed"
     return pd.Series(found, table.index)

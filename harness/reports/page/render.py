@@ -17,8 +17,15 @@ from PIL import Image
 
 from harness.reports.figures import FIGURES
 from harness.reports.formats import Table
-from harness.reports.page import content
-from harness.reports.page.content import PageSources
+from harness.reports.page.content import (
+    SHOWN_ROWS,
+    PageSources,
+    arm_grid,
+    cell_grid,
+    counts,
+    failure_grid,
+    grid,
+)
 from harness.reports.study import Study
 from harness.reports.tables import NOT_REPRODUCIBLE
 from harness.terminal import visible
@@ -50,17 +57,17 @@ def render_page(
         .render(
             provenance=sources.provenance,
             baseline=baseline,
-            counts=content.counts(study),
-            failures=content.failure_grid(study),
-            tables=[content.grid(table) for table in lasting],
+            counts=counts(study),
+            failures=failure_grid(study),
+            tables=[grid(table) for table in lasting],
             left_out=[table.name for table in tables if table not in lasting],
             figures=[_figure(name, png) for name, png in figures.items()],
-            cells=content.cell_grid(study),
-            arms=content.arm_grid(study),
+            cells=cell_grid(study),
+            arms=arm_grid(study),
             samples=sources.samples,
             samples_note=sources.samples_note,
             budgets=_budgets(study),
-            shown_rows=content.SHOWN_ROWS,
+            shown_rows=SHOWN_ROWS,
             style=Markup(style),
             script=Markup(script),
             style_hash=_hash(style),

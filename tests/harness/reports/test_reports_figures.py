@@ -178,9 +178,6 @@ def test_more_surrogates_than_colours_get_a_panel_each(tmp_path):
     assert set(minus.get_ydata()) == {-1.3}
 
 
-@pytest.mark.xfail(
-    reason="the last column of a row is not the mean at the last iteration: a fault of the figure or of this test"
-)
 def test_many_arms_become_rows_of_a_heat_map(tmp_path):
     arms = ("grpo", *(f"grpo+region{place:02d}" for place in range(13)))
     failed = {("grpo", "arithmetic", 1): ("failed", "oom")}

@@ -8,12 +8,13 @@ import pytest
 from synthetic_study import write_study
 
 from harness.reports.figures import FIGURES, NoData
-from harness.reports.figures.measures import first_reached, largest_fall, median_with_misses, performance_profile
 from harness.reports.figures.settings import swept
 from harness.reports.figures.sigmoid import Refused, curve, fit_sigmoid
 from harness.reports.figures.stability import fates
+from harness.reports.resampling import performance_profile
 from harness.reports.scores import outcomes
 from harness.reports.study import load_study
+from harness.reports.trajectories import first_reached, largest_fall, median_with_misses
 
 
 @pytest.fixture

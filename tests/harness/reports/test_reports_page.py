@@ -92,7 +92,7 @@ def test_a_table_of_many_rows_is_cut_and_says_so(study, monkeypatch) -> None:
     from harness.reports.page import render
 
     many = Grid("cells", "Cells", ["arm", "seed"], [["a", str(n)] for n in range(MOST_ROWS)], num_rows=5_000)
-    monkeypatch.setattr(render.content, "cell_grid", lambda _: many)
+    monkeypatch.setattr(render, "cell_grid", lambda _: many)
     text = render_page(study, "grpo", [], {}, SOURCES).decode()
     assert "The first 2,000 of 5,000 rows" in text
     assert f'data-shown="{SHOWN_ROWS}"' in text
