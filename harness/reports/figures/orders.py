@@ -42,6 +42,8 @@ def rank_stability(study: Study, baseline: str) -> Figure:
     """Draw each arm's rank at equal FLOPs, tokens and updates beside the one as run, and on the test split."""
     if len(study.arms) < TWO:
         raise NoData("one arm has no rank")
+    if len(study.arms) > MANY:
+        raise NoData(f"{len(study.arms)} lines cannot be told apart: the table of ranks has them")
     frame, looked = rank_frame(study), looks(study)
     order = [axis for axis in _AXIS_NAMES if frame.loc[frame["axis"] == axis, "rank"].notna().any()]
     if len(order) < TWO:
