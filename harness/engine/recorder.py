@@ -22,6 +22,7 @@ from harness.engine.run import Run
 from harness.engine.surrogate import surrogate_shape
 from harness.sweeps.engines import Notify
 from harness.sweeps.files import dump_json, sha256_hex
+from harness.sweeps.records import Failure
 from harness.sweeps.run_folder import RunFolder
 from objectives import Finish, Origin
 from tasks.base import Split
@@ -88,12 +89,20 @@ class Recorder:
         run = self._run
         self._notify({"fraction": run.ledger.fraction, "score": self._score, "iteration": run.iteration})
 
-    def fail(self, cause: str) -> None:
+    def diverge(self, cause: str) -> None:
+        """Evaluate the last state, which no step has spoilt, where the run ended; record the failure and raise it."""
+        reached = self._run.ledger.fraction
+        if self._run.updates:  # else it is the start, which is known
+            self._evaluate("validation", reached)
+            self._evaluate("test", reached)
+        self.fail("divergence", cause)
+
+    def fail(self, failure: Failure, cause: str) -> None:
         """Record the failure and raise it."""
-        self._finish("failed", cause, {})
+        self._finish("failed", cause, {}, failure)
         raise RunFailed(cause)
 
-    def _finish(self, status: Any, cause: str, digests: dict[str, str]) -> None:
+    def _finish(self, status: Any, cause: str, digests: dict[str, str], failure: Failure = "error") -> None:
         run = self._run
         seconds = {**run.ledger.seconds, "train": run.ledger.train_seconds()}
         outside = {name: value for name, value in seconds.items() if name != "train"}
@@ -121,7 +130,7 @@ class Recorder:
             "discarded_flops": run.ledger.discarded_flops,
             "phases": {phase: asdict(work) for phase, work in sorted(run.ledger.phases.items())},
         }
-        self._folder.finish(status, cause, digests, totals)
+        self._folder.finish(status, cause, digests, totals, failure)
 
     def _evaluate(self, split: Split, fraction: float) -> None:
         run, config = self._run, self._run.config

@@ -43,8 +43,8 @@ def train_cell(config: RunConfig, folder: RunFolder, notify: Notify) -> None:
     run.ledger.on_point = recorder.evaluate_point
     try:
         _train(run, folder, recorder)
-    except (NonFinite, TooManyUnscored) as error:
-        recorder.fail(str(error))
+    except TooManyUnscored as error:
+        recorder.fail("unscored", str(error))
     finally:
         run.sampler.close()
 
@@ -57,6 +57,7 @@ def _train(run: Run, folder: RunFolder, recorder: Recorder) -> None:
         recorder.begin()
     else:
         folder.truncate(restore_run(run, payload))
+    divergence = ""
     try:
         run.ledger.start()
         while not run.ledger.exhausted:
@@ -65,11 +66,15 @@ def _train(run: Run, folder: RunFolder, recorder: Recorder) -> None:
                 folder.write_checked("checkpoint", save_run(run, folder.flush()))
     except BudgetExhausted:
         pass
+    except NonFinite as error:
+        divergence = str(error)
     finally:
         run.ledger.stop()
+    if divergence:
+        recorder.diverge(divergence)
     if not run.updates:
         budget = run.config.budget
-        recorder.fail(f"budget.amount = {budget.amount:g} {budget.axis} is too small for one update")
+        recorder.fail("budget", f"budget.amount = {budget.amount:g} {budget.axis} is too small for one update")
     run.ledger.close()
     recorder.end()
 

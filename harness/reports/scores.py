@@ -10,7 +10,6 @@ lost to the machinery (a failure other than a divergence): that seed is dropped 
 # pyright: reportGeneralTypeIssues=false, reportReturnType=false
 
 import math
-import re
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -33,8 +32,6 @@ UNFINISHED = (DIVERGED, "failed", "running", "missing")
 NO_SCORE = "completed without a test score at the end of the budget"
 WORST = 0.0
 """No score is lower: of a run that diverged, in the worst case."""
-_DIVERGENCE = re.compile(r"(loss|gradient norm of the \w+) is (nan|-?inf)\b")
-"""The cause of a run that the engine ended because a loss or gradient was not finite."""
 
 
 @dataclass(frozen=True)
@@ -213,7 +210,7 @@ def _dropped(table: pd.DataFrame) -> pd.Series:
 
 
 _KEY = ("task", "arm", "policy", "seed")
-_SHOWN = ("cell", "status", "cause", *COSTS)
+_SHOWN = ("cell", "status", "failure", "cause", *COSTS)
 _MEASURES = ("start", "final", "last", "auc", "log_auc")
 
 
@@ -223,7 +220,7 @@ def _outcome(cell: dict[str, Any] | None, scores: dict[str, dict[str, float]]) -
         return {"cell": "", "status": "missing", "cause": "no such cell", **dict.fromkeys(_MEASURES, math.nan), **costs}
     found = dict.fromkeys(_MEASURES, math.nan) | scores.get(str(cell["cell"]), {})
     status, cause = str(cell["status"]), str(cell["cause"])
-    if status == "failed" and _DIVERGENCE.search(cause):
+    if cell["failure"] == "divergence":
         status, cause = DIVERGED, _carried_text(cause, found)
         found |= {"final": math.nan, **{name: found.get(f"carried_{name}", math.nan) for name in ("auc", "log_auc")}}
     elif status == COMPLETED:

@@ -19,6 +19,7 @@ from harness.reports.tuning import load_tuning
 
 _CLIP_SIDES = ("pos_high", "pos_low", "neg_high", "neg_low")
 LATER: dict[str, tuple[str, ...]] = {
+    "cells.csv": ("failure",),
     "metrics.csv": (
         *("infra_frac", "num_rejected_groups", "greedy_reward_mean", "window_limited_frac", "replayed_frac"),
         *("response_tokens_right_mean", "response_tokens_wrong_mean"),
@@ -42,7 +43,7 @@ SCHEMA: dict[str, tuple[str, ...]] = {
     "cells.csv": (
         *("cell", "arm", "task", "policy", "seed", "status", "cause", "objective", "region", "delta", "delta_unit"),
         *("budget_axis", "budget_amount", "spent_flops", "executed_flops", "eval_flops", "discarded_flops"),
-        *("generated_tokens", "trained_tokens", "updates", "iterations"),
+        *("generated_tokens", "trained_tokens", "updates", "iterations", *LATER["cells.csv"]),
     ),
     "timing.csv": ("cell", "seconds", "train_seconds", "eval_seconds", "peak_memory_bytes"),
     "evals.csv": (
@@ -63,12 +64,13 @@ LATER_FILES = frozenset({"distributions.csv"})
 """Files that were added after studies had been shipped."""
 TEXT_COLUMNS = frozenset(
     [
-        *("cell", "arm", "task", "policy", "status", "cause", "objective", "region", "delta_unit"),
+        *("cell", "arm", "task", "policy", "status", "failure", "cause", "objective", "region", "delta_unit"),
         *("budget_axis", "split", "iteration_bin", "name"),
     ]
 )
 CHOICES: dict[str, frozenset[str]] = {
     "status": frozenset({"completed", "failed", "running", "missing"}),
+    "failure": frozenset({"divergence", "unscored", "budget", "error", ""}),
     "budget_axis": frozenset({"flops", "tokens", "updates", "seconds"}),
     "delta_unit": frozenset({"per_sequence", "per_token", ""}),
     "split": frozenset({"validation", "test"}),
@@ -189,7 +191,8 @@ def _read(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
     if required:
         raise ValueError(f"{path.name}: missing column(s) {', '.join(map(repr, required))}")
     converted = {str(column): _convert(path.name, str(column), raw[column]) for column in raw.columns}
-    return pd.DataFrame({**converted, **{column: pd.Series(math.nan, raw.index, "float64") for column in lacking}})
+    empty = {name: pd.Series("" if name in TEXT_COLUMNS else math.nan, raw.index) for name in lacking}
+    return pd.DataFrame({**converted, **empty})
 
 
 def _convert(name: str, column: str, values: pd.Series) -> pd.Series:

@@ -57,7 +57,7 @@ class Follower:
     def remove(self, name: str) -> None:
         """Do nothing."""
 
-    def finish(self, *_: Any) -> None:
+    def finish(self, *_: Any, **__: Any) -> None:
         """Do nothing."""
 
 

@@ -7,10 +7,13 @@ from typing import Any, Literal
 from harness.config.errors import CorruptRecordError
 from harness.sweeps.files import sha256_hex
 
-__all__ = ["STREAMS", "VERIFIED_STREAMS", "Stream", "read_json", "read_lines", "read_status", "read_stream"]
+__all__ = ["STREAMS", "VERIFIED_STREAMS", "Failure", "Stream", "read_json", "read_lines", "read_status", "read_stream"]
 
 Stream = Literal["metrics", "evals", "samples", "timing"]
 STREAMS: tuple[Stream, ...] = ("metrics", "evals", "samples", "timing")
+Failure = Literal["divergence", "unscored", "budget", "error"]
+"""Why a run failed: a loss or gradient was not finite; too many responses could not be scored; the budget allowed no
+update; anything else."""
 # Seconds differ between equal runs; their digest in status.json would make that file differ too.
 VERIFIED_STREAMS: tuple[Stream, ...] = ("metrics", "evals", "samples")
 
@@ -34,7 +37,8 @@ def read_status(path: Path) -> dict[str, Any]:
     """Return the status of the cell in the folder ``path``.
 
     Returns:
-        {"status": "missing" | "running" | "completed" | "failed", "cause": text}, and for an ended cell "totals",
+        {"status": "missing" | "running" | "completed" | "failed", "cause": text, "failure": of ``Failure``, "" unless
+        failed}, and for an ended cell "totals",
         "digests" and "streams". "running" says only that the cell was begun: its process may be dead.
 
     Raises:
@@ -42,13 +46,13 @@ def read_status(path: Path) -> dict[str, Any]:
     """
     file = path / "status.json"
     if not file.exists():
-        return {"status": "missing", "cause": ""}
+        return {"status": "missing", "cause": "", "failure": ""}
     status = read_json(file)
     if status.get("status") not in ("running", "completed", "failed"):
         raise CorruptRecordError(f"{file} holds no status; {_REMEDY.format(folder=path)}")
     if status["status"] == "completed":
         _verify(path, status)
-    return {"cause": "", **status}
+    return {"cause": "", "failure": "", **status}
 
 
 def read_stream(path: Path, stream: Stream) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 config.json    what the cell is a pure function of
 metrics.jsonl, evals.jsonl, samples.jsonl, timing.jsonl    one record a line
-status.json    running | completed | failed, with cause, totals and digests
+status.json    running | completed | failed, with the kind of failure, cause, totals and digests
 lease/         says which process writes, see ``harness.sweeps.lease``
 """
 
@@ -17,7 +17,7 @@ from harness.sweeps import files, lease
 from harness.sweeps.admission import check_identity, is_completed, pretty, refuse_strangers, write_identity
 from harness.sweeps.files import dump_json, seal, sha256_hex, unseal
 from harness.sweeps.lease import Lease
-from harness.sweeps.records import STREAMS, VERIFIED_STREAMS, Stream, read_status, read_stream
+from harness.sweeps.records import STREAMS, VERIFIED_STREAMS, Failure, Stream, read_status, read_stream
 from harness.sweeps.storage import is_of_storage, writing
 
 __all__ = ["RunFolder", "Stream", "read_status", "read_stream"]
@@ -178,6 +178,7 @@ class RunFolder:
         cause: str = "",
         digests: Mapping[str, str] | None = None,
         totals: Mapping[str, Any] | None = None,
+        failure: Failure = "error",
     ) -> None:
         """Make all records last, then write status.json: from here on the cell counts as ended.
 
@@ -186,11 +187,13 @@ class RunFolder:
             cause: one line that says why it failed.
             digests: file name -> SHA-256 of the files that a completed cell must have.
             totals: the ledger's deterministic totals.
+            failure: the kind of it; of no meaning for a completed cell.
         """
         self.flush()
         contents = {name: (self.path / f"{name}.jsonl").read_bytes() for name in VERIFIED_STREAMS}
         record = {
             "status": status,
+            "failure": failure if status == "failed" else "",
             "cause": " ".join(cause.split()),
             "digests": dict(digests or {}),
             "streams": {name: {"bytes": len(raw), "sha256": sha256_hex(raw)} for name, raw in contents.items()},

@@ -154,7 +154,7 @@ def _end(path: Path, cell: Cell) -> tuple[float, bool, float]:
     """Return a trial's final validation score, whether it diverged, and what it spent."""
     status = read_status(path)
     flops = float(status.get("totals", {}).get("spent_flops") or 0)
-    if status["status"] == "failed" and status["cause"].startswith(("loss is", "gradient norm of")):
+    if status["failure"] == "divergence":
         return WORST, True, flops
     if status["status"] != "completed":
         cause = status["cause"] or status["status"]

@@ -183,3 +183,13 @@ def test_dealt_work_comes_back_in_order(monkeypatch):
     monkeypatch.setattr(World, "gather", lambda *_: dealt)
     assert World(0, 3).undeal(dealt[0], 5) == list("ABCDE")
     assert World(0, 3).deal([]) == []
+
+
+@pytest.mark.timeout(600)
+def test_a_run_of_two_processes_that_diverges_is_evaluated_where_it_ended(tmp_path):
+    poisoned = Path(__file__).with_name("even_answer.py")
+    assert train(tmp_path, f"objective.name={poisoned}:Poisoned", "objective.at=1").wait() == 1
+    ended = json.loads((tmp_path / "cell" / "status.json").read_text())
+    assert (ended["failure"], ended["cause"]) == ("divergence", "loss is nan at update 2")
+    evals = [json.loads(line) for line in (tmp_path / "cell" / "evals.jsonl").read_text().splitlines()]
+    assert [(row["split"], row["updates"]) for row in evals[-2:]] == [("validation", 1), ("test", 1)]

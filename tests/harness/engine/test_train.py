@@ -300,9 +300,26 @@ def test_an_objective_that_is_not_finite_is_a_recorded_failure(tiny, tmp_path, s
     ended = status(tmp_path)
     assert ended["status"] == "failed"
     expected = "gradient norm of the policy is nan at its update 3" if silent else "loss is nan at update 3"
-    assert ended["cause"] == expected
+    assert (ended["failure"], ended["cause"]) == ("divergence", expected)
     assert ended["totals"]["iterations"] == 1
     assert not (tmp_path / "weights.safetensors").exists()
+
+
+def test_a_run_that_diverges_is_evaluated_where_it_ended(tiny, tmp_path):
+    """Its last state is the one before the step that was not made; both splits are asked, at what was spent."""
+    with pytest.raises(RunFailed):
+        cell(small(objective=plugin("Poisoned", at=2)), tmp_path / "poisoned")
+    *_, validation, test = lines(tmp_path / "poisoned", "evals")
+    assert [(row["split"], row["updates"]) for row in (validation, test)] == [("validation", 2), ("test", 2)]
+    assert 0 < validation["fraction"] == test["fraction"] < 1
+    cell(small(objective=plugin("Poisoned", at=99), budget={"axis": "updates", "amount": 2}), tmp_path / "sound")
+    assert lines(tmp_path / "sound", "evals")[-1]["score"] == test["score"]
+
+
+def test_a_run_that_diverges_at_its_first_update_ends_with_the_scores_of_its_start(tiny, tmp_path):
+    with pytest.raises(RunFailed):
+        cell(small(objective=plugin("Poisoned", at=0)), tmp_path)
+    assert [(row["split"], row["fraction"]) for row in lines(tmp_path, "evals")] == [("validation", 0), ("test", 0)]
 
 
 def test_the_seconds_of_a_run_that_fails_at_once_are_kept(tiny, tmp_path):
@@ -325,7 +342,7 @@ def test_the_seconds_of_a_run_are_those_of_its_phases_and_of_little_else(tiny, t
 def test_a_budget_too_small_for_one_update_fails_with_its_cause(tiny, tmp_path):
     with pytest.raises(RunFailed, match="too small for one update"):
         cell(small(budget={"axis": "flops", "amount": 1e6}), tmp_path)
-    assert status(tmp_path)["status"] == "failed"
+    assert (status(tmp_path)["status"], status(tmp_path)["failure"]) == ("failed", "budget")
     assert "budget.amount = 1e+06 flops" in status(tmp_path)["cause"]
 
 

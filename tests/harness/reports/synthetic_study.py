@@ -75,6 +75,10 @@ def with_scores(folder, finals, **settings):
     return folder
 
 
+def _failure(status, cause):
+    return ("divergence" if cause.startswith("loss is") else "error") if status == "failed" else ""
+
+
 def _add_cell(files, task, arm, arm_number, seed, status, cause, iterations, blank_metrics, rng, fractions):
     cell = f"{task[:3]}{arm_number:02d}s{seed}"
     objective, _, region = arm.partition("+")
@@ -84,7 +88,12 @@ def _add_cell(files, task, arm, arm_number, seed, status, cause, iterations, bla
     files["cells.csv"].append(
         {
             **{"cell": cell, "arm": arm, "task": task, "policy": f"tiny-{task}", "seed": seed, "status": status},
-            **{"cause": cause, "objective": objective.split(":")[0], "region": region},
+            **{
+                "failure": _failure(status, cause),
+                "cause": cause,
+                "objective": objective.split(":")[0],
+                "region": region,
+            },
             **{"delta": 0.05 if region else None, "delta_unit": "per_sequence" if region else ""},
             **{
                 "budget_axis": "flops",

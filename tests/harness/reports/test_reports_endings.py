@@ -12,9 +12,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 from synthetic_study import with_scores, write_many, write_study
-from torch import nn
 
-from harness.engine.optimizer import NonFinite, Optimizer
 from harness.reports.accuracy import accuracy_frame, accuracy_table
 from harness.reports.comparison import compare, comparison_table, worst_cases
 from harness.reports.fits import fit_frame, fit_table
@@ -43,21 +41,11 @@ def gone(tmp_path):
     return load_study(with_scores(tmp_path / "gone", FINALS, statuses=GONE, iterations=20))
 
 
-def test_the_engines_own_message_of_a_divergence_is_known(tmp_path):
-    """A gradient that is not finite, as ``Optimizer`` words it; the loss is worded by ``update_policy``."""
-    layer = nn.Linear(1, 1)
-    optimizer = Optimizer(layer, "policy", learning_rate=0.1, warmup_updates=0, max_grad_norm=1.0)
-    (layer.weight.sum() * math.nan).backward()
-    with pytest.raises(NonFinite) as caught:
-        optimizer.clip()
-    assert 'f"loss is {sums.loss} at update' in (ROOT / "harness/engine/update.py").read_text(encoding="utf-8")
-    causes = (str(caught.value), "loss is inf at update 3", "CUDA error: the loss of the device is total")
-    found = []
-    for place, cause in enumerate(causes):
-        statuses = {("gspo", "arithmetic", 1): ("failed", cause)}
-        table = outcomes(load_study(with_scores(tmp_path / str(place), FINALS, statuses=statuses)))
-        found.append(table.set_index(["arm", "seed"]).loc[("gspo", 1), "status"])
-    assert found == ["diverged", "diverged", "failed"]
+def test_only_a_recorded_divergence_is_one(tmp_path):
+    """The kind of failure says so, never the words of its cause."""
+    statuses = {("gspo", "arithmetic", 1): ("failed", "CUDA error: loss is nan on the device")}
+    study = load_study(with_scores(tmp_path, FINALS, statuses=statuses))
+    assert outcomes(study).set_index(["arm", "seed"]).loc[("gspo", 1), "status"] == "failed"
 
 
 def test_a_run_that_diverged_carries_its_last_finite_score_forward(gone):

@@ -74,7 +74,7 @@ def run_cell(config, folder, notify):
     if "FAKE_BEST" in os.environ:
         distance = math.log10(config.update.learning_rate / float(os.environ["FAKE_BEST"]))
         if distance >= 1:
-            folder.finish("failed", "loss is nan at update 1")
+            folder.finish("failed", "loss is nan at update 1", failure="divergence")
             raise RunFailed("loss is nan at update 1")
         score = math.exp(-abs(distance))
     for split in ("validation", "test"):
@@ -91,7 +91,7 @@ def run_cell(config, folder, notify):
 
 def misbehave(config, folder, faults, iteration):
     if faults.get("fail_at") == iteration or (config.seed >= 100 and iteration == 2):
-        folder.finish("failed", "loss is nan")
+        folder.finish("failed", "loss is nan", failure="divergence")
         raise RunFailed("loss is nan")
     if faults.get("crash_at") == iteration:
         raise KeyError("surprise")

@@ -87,7 +87,7 @@ def test_an_incomplete_sweep_shows_missing_running_and_failed_cells(plan, tmp_pa
     compact(tmp_path / "out")
     found = rows(tmp_path / "out", "cells.csv")
     assert [row["status"] for row in found] == ["completed", "running", "failed"] + ["missing"] * 5
-    assert found[2]["cause"] == "loss is nan, so there"
+    assert (found[2]["failure"], found[2]["cause"]) == ("error", "loss is nan, so there")
     assert (found[1]["spent_flops"], found[1]["executed_flops"], found[3]["spent_flops"]) == ("4000000.0", "", "")
     assert list(found[0])[: len(SCHEMA["cells.csv"])] == list(SCHEMA["cells.csv"])
     with running:
