@@ -22,6 +22,7 @@ class Range(Section):
     scale: Literal["log", "linear"] = Field("log", description="in which trials lie evenly")
     integer: bool = Field(False, description="rounded to whole numbers")
     values: list[Scalar] | None = Field(None, min_length=2, description="in place of an interval; each equally likely")
+    also: list[str] = Field(default_factory=list, description="settings that take the same value, e.g. the other clip")
 
     @model_validator(mode="after")
     def _one_of_both(self) -> "Range":

@@ -20,7 +20,7 @@ def points(space: Mapping[str, Range], num: int, *key: str | int) -> list[dict[s
 
     Args:
         space: setting -> where it is searched; one without settings gives empty points.
-        num: points; the first ones of a longer list are the same.
+        num: points; the first ones of a longer list are the same. Settings of ``also`` stand beside those they follow.
         key: names the draw: other keys give other points.
     """
     if not space:
@@ -31,7 +31,11 @@ def points(space: Mapping[str, Range], num: int, *key: str | int) -> list[dict[s
     sampler = qmc.Sobol(len(space), scramble=True, rng=seed)
     drawn = sampler.random_base2(max(0, math.ceil(math.log2(num))))[:num]
     names = sorted(space)
-    return [{name: _value(space[name], float(u)) for name, u in zip(names, row, strict=True)} for row in drawn]
+    found: list[dict[str, Any]] = []
+    for row in drawn:
+        values = {name: _value(space[name], float(u)) for name, u in zip(names, row, strict=True)}
+        found.append({key: values[name] for name in names for key in (name, *space[name].also)})
+    return found
 
 
 def _value(searched: Range, u: float) -> Any:

@@ -87,13 +87,16 @@ def trial_sweep(sweep: SweepConfig) -> SweepConfig:
 
 
 def _check_space(sweep: SweepConfig, tuning: TuningConfig, arm: Arm) -> None:
-    both = sorted({*tuning.space} & {*arm.space})
-    if both:
-        raise UserError(f"{sweep.name}: {both[0]!r} is searched for all arms and for {arm.name!r}: keep one of them")
+    searched = [key for space in (tuning.space, arm.space) for name in space for key in (name, *space[name].also)]
+    twice = [key for place, key in enumerate(searched) if key in searched[:place]]
+    if twice:
+        raise UserError(
+            f"{sweep.name}: {twice[0]!r} is searched twice for {arm.name!r} (spaces of the arm and of tuning): keep one"
+        )
     axes = {**sweep.axes, **arm.axes}
     made = [table for axis, values in axes.items() for value in values for table in settings_of({axis: value})]
     varied = {key for table in made for key, _ in flat(table)}
-    for key in (*tuning.space, *arm.space):
+    for key in searched:
         if not is_setting(key):
             raise UserError(
                 f"{sweep.name}: {key!r} is searched and no setting: give a dotted key, e.g. update.learning_rate"

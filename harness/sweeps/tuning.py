@@ -97,7 +97,7 @@ class Tuned:
         for found in self.judged:
             trial = found.trial
             space = {**tuning.space, **spaces[trial.arm]}
-            edges = {key: at_edge(space[key], value) for key, value in trial.settings.items()}
+            edges = {key: at_edge(space[key], value) for key, value in trial.settings.items() if key in space}
             studies = range(tuning.studies) if trial.number == DECLARED else [trial.study]
             chosen = [study for study in studies if self.best(trial.arm, study, found.apart) is found]
             rows.append(

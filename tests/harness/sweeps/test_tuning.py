@@ -85,6 +85,13 @@ def test_points_are_a_function_of_the_key_and_a_longer_list_keeps_a_shorter_one(
     assert points({}, 2, "x") == [{}, {}]
 
 
+def test_settings_may_follow_another_one():
+    space = {"a": Range(low=1e-4, high=1e-1, also=["b", "c"]), "d": Range(low=1, high=2)}
+    alone = {"a": Range(low=1e-4, high=1e-1), "d": Range(low=1, high=2)}
+    for point, free in zip(points(space, 4, "x"), points(alone, 4, "x"), strict=True):
+        assert point == {"a": free["a"], "b": free["a"], "c": free["a"], "d": free["d"]}
+
+
 @pytest.mark.parametrize(
     ("searched", "value", "edge"),
     [
@@ -201,7 +208,15 @@ def test_a_search_that_cannot_be_is_refused(changes, message):
         ({"tuning": {**sweep_of().tuning.model_dump(), "per": ["task"]}}, "tuning.per names 'task', which is no axis"),
         (
             {"arms": [{"name": "a", "space": {"update.learning_rate": {"low": 1, "high": 2}}}]},
-            "'update.learning_rate' is searched for all arms and for 'a'",
+            "'update.learning_rate' is searched twice for 'a'",
+        ),
+        (
+            {"arms": [{"name": "a", "space": {"update.epochs": {"low": 1, "high": 2, "also": ["update.epochs"]}}}]},
+            "'update.epochs' is searched twice for 'a'",
+        ),
+        (
+            {"arms": [{"name": "a", "space": {"update.epochs": {"low": 1, "high": 2, "also": ["both"]}}}]},
+            "'both' is searched and no setting",
         ),
     ],
 )
