@@ -1,8 +1,9 @@
 """What a run is a pure function of: configuration, sources of its parts, and versions that change numerics."""
 
+import functools
 import hashlib
+import importlib.metadata
 import platform
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,13 @@ def _used(config: RunConfig) -> dict[str, Any]:
 def _versions(config: RunConfig) -> dict[str, str]:
     sampler = {"vllm": vllm_version()} if config.sampler.name == "vllm" else {}
     adapters = ["peft"] if config.policy.lora.rank else []
-    return {name: version(name) for name in (*_NUMERIC_PACKAGES, *adapters)} | sampler
+    return {name: _version(name) for name in (*_NUMERIC_PACKAGES, *adapters)} | sampler
+
+
+@functools.cache
+def _version(name: str) -> str:
+    """Return the version of a package; reading it takes milliseconds, and a plan asks for each cell."""
+    return importlib.metadata.version(name)
 
 
 def _learns(config: RunConfig) -> bool:
