@@ -86,6 +86,10 @@ class SweepConfig(Section):
         default_factory=dict,
         description="dotted key of a run -> its values; or another name -> tables of settings that change together",
     )
+    conditions: list[str] = Field(
+        default_factory=list,
+        description="axes whose values are told apart like tasks: arms are compared within each, not across them",
+    )
     exclude: list[dict[str, Any]] = Field(
         default_factory=list,
         description="cells to leave out: each table names an arm, a seed or settings, with a value or a list of values",

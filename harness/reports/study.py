@@ -19,7 +19,7 @@ from harness.reports.tuning import load_tuning
 
 _CLIP_SIDES = ("pos_high", "pos_low", "neg_high", "neg_low")
 LATER: dict[str, tuple[str, ...]] = {
-    "cells.csv": ("failure",),
+    "cells.csv": ("failure", "condition"),
     "metrics.csv": (
         *("infra_frac", "num_rejected_groups", "greedy_reward_mean", "window_limited_frac", "replayed_frac"),
         *("response_tokens_right_mean", "response_tokens_wrong_mean"),
@@ -64,8 +64,8 @@ LATER_FILES = frozenset({"distributions.csv"})
 """Files that were added after studies had been shipped."""
 TEXT_COLUMNS = frozenset(
     [
-        *("cell", "arm", "task", "policy", "status", "failure", "cause", "objective", "region", "delta_unit"),
-        *("budget_axis", "split", "iteration_bin", "name"),
+        *("cell", "arm", "task", "policy", "condition", "status", "failure", "cause", "objective", "region"),
+        *("delta_unit", "budget_axis", "split", "iteration_bin", "name"),
     ]
 )
 CHOICES: dict[str, frozenset[str]] = {

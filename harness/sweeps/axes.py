@@ -81,6 +81,13 @@ def check_sweep(sweep: SweepConfig) -> None:
         raise UserError(f"{sweep.name}: base.seed is set; list the seeds in seeds")
     for key, values in sweep.axes.items():
         _check_axis(sweep, key, values)
+    for key in sweep.conditions:
+        if key not in sweep.axes or key.split(".")[0] in ("task", "policy"):
+            known = [axis for axis in sweep.axes if axis.split(".")[0] not in ("task", "policy")]
+            raise UserError(
+                f"{sweep.name}: conditions name {key!r}; they take axes of the sweep beside task and policy, which are "
+                f"told apart without it ({', '.join(known) or 'it has none'})"
+            )
 
 
 def _check_axis(sweep: SweepConfig, key: str, values: Sequence[Any]) -> None:

@@ -84,6 +84,7 @@ def _cell_row(cell: Row, status: Mapping[str, Any], metrics: Sequence[Row], show
         **{name: cell[name] for name in ("arm", "task", "policy", "seed")},
         "cell": cell["key"],
         "status": status["status"],
+        "condition": cell.get("condition", ""),
         "failure": status["failure"],
         "cause": status["cause"],
         "objective": facts.get("objective", config["objective"]["name"]),

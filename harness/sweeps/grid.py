@@ -25,15 +25,16 @@ class Cell:
     """One run of a sweep.
 
     Attributes:
-        arm: label of the arm, with the values of the axes that are neither of the task nor of the policy.
+        arm: label of the arm, with the values of the axes that are neither conditions nor of the task or policy.
         base_arm: name of the arm in the sweep.
-        task: label of the task.
+        task: label of the task, with the condition behind it.
         policy: label of the policy.
         axes: setting -> value of this cell.
         config: the resolved run.
         identity: everything the cell is a pure function of.
         key: names the cell's folder; a hash of the identity.
         facts: what tables say of the plug-ins: "objective", "region", "delta", "delta_unit".
+        condition: values of the axes that the sweep names as conditions, as "epochs=4"; "" without any.
     """
 
     arm: str
@@ -45,6 +46,7 @@ class Cell:
     identity: Mapping[str, Any]
     key: str
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    condition: str = ""
 
     @property
     def seed(self) -> int:
@@ -89,7 +91,10 @@ def expand(
     idle = set(range(len(sweep.exclude)))
     for arm in sweep.arms:
         for axes in combinations(sweep, arm):
-            arm_label = " ".join([arm.name, *_describe_axes(axes, skip=("task", "policy"))])
+            shown = {key: value for key, value in axes.items() if key.split(".")[0] not in ("task", "policy")}
+            apart = {key: shown.pop(key) for key in sweep.conditions}
+            arm_label = " ".join([arm.name, *_describe_axes(shown, axes)])
+            condition = " ".join(_describe_axes(apart, axes))
             tables = reduce(apply_overrides, [sweep.base, arm.overrides, *settings_of(axes)])
             facts: Mapping[str, Any] | None = None
             for seed in sweep.seeds:
@@ -104,8 +109,9 @@ def expand(
                     config = resolve_run({**apply_overrides(tables, found), "seed": seed}, source)
                 facts = _check(check, config, arm_label) if facts is None or found else facts
                 identity = identify(config)
-                labels = (arm_label, arm.name, _task_label(config, axes, sweep), _policy_label(config, axes))
-                cells.append(Cell(*labels, axes, config, identity, _key(identity, arm_label), facts))
+                task = " ".join([_task_label(config, axes, sweep), *([condition] if condition else [])])
+                labels = (arm_label, arm.name, task, _policy_label(config, axes))
+                cells.append(Cell(*labels, axes, config, identity, _key(identity, arm_label), facts, condition))
     refuse_idle_exclusions(sweep, idle)
     _refuse_duplicates(cells)
     return cells
@@ -150,18 +156,16 @@ def _short(name: str) -> str:
     return Path(name).name if Path(name).is_absolute() else name
 
 
-def _describe_axes(axes: Mapping[str, Any], beside: Iterable[str] = (), skip: tuple[str, ...] = ()) -> list[str]:
-    """Return "learning_rate=0.0001" for every axis that is not below ``skip``; the full key where that is unclear.
+def _describe_axes(axes: Mapping[str, Any], beside: Iterable[str]) -> list[str]:
+    """Return "learning_rate=0.0001" for every axis; the full key where that is unclear.
 
     Args:
         axes: axis -> value.
         beside: axes whose names these are to be told from.
-        skip: first parts of keys.
     """
     last = [key.split(".")[-1] for key in {*axes, *beside}]
     names = {key: key.split(".")[-1] if last.count(key.split(".")[-1]) == 1 else key for key in axes}
-    shown = {key: value for key, value in axes.items() if key.split(".")[0] not in skip}
-    return [f"{names[key]}={value_label(key, value) or _show(value)}" for key, value in shown.items()]
+    return [f"{names[key]}={value_label(key, value) or _show(value)}" for key, value in axes.items()]
 
 
 def _task_label(config: RunConfig, axes: Mapping[str, Any], sweep: SweepConfig) -> str:

@@ -186,6 +186,7 @@ def _describe(sweep: SweepConfig, cells: Sequence[Cell]) -> bytes:
                 "key": cell.key,
                 "arm": cell.arm,
                 "task": cell.task,
+                "condition": cell.condition,
                 "policy": cell.policy,
                 "seed": cell.seed,
                 "axes": dict(cell.axes),

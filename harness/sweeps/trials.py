@@ -77,6 +77,7 @@ def trial_sweep(sweep: SweepConfig) -> SweepConfig:
             "executor": sweep.executor,
             "base": apply_overrides(sweep.base, tuning.base),
             "axes": sweep.axes,
+            "conditions": sweep.conditions,
             "exclude": _of_trials(sweep),
             "arms": [
                 {**arms[trial.arm].overrides, **trial.settings, "name": trial.name, "axes": arms[trial.arm].axes}

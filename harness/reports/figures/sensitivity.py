@@ -35,7 +35,7 @@ DODGE = 0.012
 """Distance between lines at one value, share of the axis."""
 
 Values = Callable[[str, str], np.ndarray]
-"""(task, arm) -> one number a completed run."""
+"""(task, arm) -> one number a run that has a score; of a run that diverged, its last one."""
 
 
 def sensitivity(study: Study, baseline: str) -> Figure:
@@ -60,13 +60,13 @@ def off_policy_stress(study: Study, baseline: str) -> Figure:
 
 def _scores(study: Study) -> Values:
     table = outcomes(study)
-    groups = {key: rows["final"].dropna().to_numpy("float64") for key, rows in table.groupby(["task", "arm"])}
+    groups = {key: rows["score"].dropna().to_numpy("float64") for key, rows in table.groupby(["task", "arm"])}
     return lambda task, arm: groups[task, arm]
 
 
 def _means(study: Study, by_cell: pd.Series) -> Values:
     table = outcomes(study)
-    table = table[table["final"].notna()]
+    table = table[table["score"].notna()]
     known = table.assign(value=table["cell"].map(by_cell)).groupby(["task", "arm"])["value"]
     groups = {key: values.dropna().to_numpy("float64") for key, values in known}
     return lambda task, arm: groups.get((task, arm), np.zeros(0))
@@ -80,19 +80,18 @@ def _figure(study: Study, found: list[Swept], quantities: dict[str, tuple[Values
         (task, setting, label)
         for label in quantities
         for setting in found
-        for task in study.tasks
-        if any(line.task == task for line in setting.lines)
+        for task in dict.fromkeys(line.task for line in setting.lines)
     ]
     columns = min(MAX_COLUMNS, len(places) // len(quantities))
     lines = math.ceil(len(places) / columns)
     figure = Figure(figsize=(PAGE if columns > 1 else COLUMN, 1.9 * lines + 0.2), layout="constrained")
     grid = figure.subplots(lines, columns, squeeze=False)
-    several = len(study.tasks) > 1
+    several = len({task for task, _, _ in places}) > 1
     for axes, (task, setting, label) in zip(grid.flat, places, strict=False):
         values, log = quantities[label]
         here = [line for line in setting.lines if line.task == task]
         _draw(axes, here, values, looked)
-        _scale(axes, sorted({value for line in here for value, _ in line.points}))
+        _scale(axes, sorted({value for line in here for value, _, _ in line.points}))
         axes.set_xlabel(setting.label)
         axes.set_ylabel(label, fontsize=SMALL + 0.5)
         if several:
@@ -115,8 +114,8 @@ def _draw(axes: Axes, lines: list[Line], values: Values, looked: dict[str, Look]
         look = looked[line.name]
         style = {"color": look.color, "marker": look.marker, "markerfacecolor": look.face}
         x, means, halves = [], [], []
-        for value, arm in line.points:
-            interval = mean_interval(values(line.task, arm))
+        for value, task, arm in line.points:
+            interval = mean_interval(values(task, arm))
             x.append(value)
             means.append(interval.mean)
             halves.append(interval.half_width if interval.num >= BAND_FROM else math.nan)
@@ -144,9 +143,7 @@ def _scale(axes: Axes, values: list[float]) -> None:
 
 
 def _caption(study: Study, found: list[Swept]) -> str:
-    text = (
-        "Line: arms that differ in this setting alone, mean over completed seeds; bars: 95% t interval (from 3 seeds)"
-    )
+    text = "Line: arms that differ in this setting alone, mean over seeds; bars: 95% t interval (from 3 seeds)"
     if any(not line.joined for setting in found for line in setting.lines):
         text += "; without a line: trials of an objective that differ in other settings too"
-    return f"{text}; x on the axis: no seed completed. {seeds_caption(study)}"
+    return f"{text}; x on the axis: no seed has a score. {seeds_caption(study)}"

@@ -4,28 +4,32 @@
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false
 # pyright: reportGeneralTypeIssues=false, reportReturnType=false
 
+import json
 from dataclasses import dataclass
 
 import pandas as pd
 
 from harness.reports.study import CONFIG_PREFIX, Study
 
-__all__ = ["Line", "Swept", "swept"]
+__all__ = ["Line", "Swept", "base_task", "swept"]
 
 TRIALS = 4
 """Arms of one objective, all different in a setting, that count as its trials where none differ in it alone."""
-_OWN = ["task", "policy", "objective", "region"]
+_OWN = ["base", "policy", "objective", "region"]
 
 
 @dataclass(frozen=True)
 class Line:
-    """Arms of one task that differ in a setting alone, or the trials of an objective (``joined`` is false)."""
+    """Arms of one task that differ in a setting alone, or the trials of an objective (``joined`` is false).
+
+    ``task`` is without a condition; settings that a tuning chose for each arm are not looked at.
+    """
 
     task: str
     name: str
     has_region: bool
-    points: tuple[tuple[float, str], ...]
-    """(value, arm), values increasing."""
+    points: tuple[tuple[float, str, str], ...]
+    """(value, task with its condition, arm), values increasing."""
     joined: bool
 
 
@@ -48,8 +52,11 @@ def swept(study: Study) -> list[Swept]:
 
     Settings of which each gives the others (clip_low and clip_high of the same trial) are one.
     """
-    columns = [str(name) for name in study.cells.columns if str(name).startswith(CONFIG_PREFIX)]
-    arms = study.cells.drop_duplicates(["task", "policy", "arm"])[["arm", *_OWN, *columns]].reset_index(drop=True)
+    tuned = {CONFIG_PREFIX + key for text in study.tuning.get("settings", []) for key in json.loads(text)}
+    columns = [str(name) for name in study.cells.columns if str(name).startswith(CONFIG_PREFIX) and name not in tuned]
+    known = ["task", "policy", "arm"]
+    arms = study.cells.drop_duplicates(known)[[*known, "condition", *_OWN[2:], *columns]].reset_index(drop=True)
+    arms["base"] = [base_task(*row) for row in arms[["task", "condition"]].itertuples(index=False, name=None)]
     numbers = {name: pd.to_numeric(arms[name], errors="coerce") for name in columns}
     numeric = [
         name for name in columns if numbers[name].notna().equals(arms[name] != "") and numbers[name].nunique() > 1
@@ -60,6 +67,11 @@ def swept(study: Study) -> list[Swept]:
         if lines:
             found.append(Swept(tuple(name.removeprefix(CONFIG_PREFIX) for name in group), tuple(lines)))
     return found
+
+
+def base_task(task: str, condition: str) -> str:
+    """Return a task's label without the condition behind it."""
+    return task.removesuffix(f" {condition}") if condition else task
 
 
 def _coupled(arms: pd.DataFrame, names: list[str]) -> list[list[str]]:
@@ -99,5 +111,5 @@ def _line(rows: pd.DataFrame, joined: bool) -> Line:
     shared = [word for word in words[0] if all(word in other for other in words)]
     region = str(first["region"]).lower() not in ("", "none", "unconstrained")
     name = " ".join(shared) or str(first["objective"])
-    points = tuple(zip(rows["value"].astype("float64"), rows["arm"].astype(str), strict=True))
-    return Line(str(first["task"]), name, region, points, joined)
+    points = tuple(zip(rows["value"].astype("float64"), rows["task"], rows["arm"], strict=True))
+    return Line(str(first["base"]), name, region, points, joined)

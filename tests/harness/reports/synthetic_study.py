@@ -80,7 +80,8 @@ def _failure(status, cause):
 
 
 def _add_cell(files, task, arm, arm_number, seed, status, cause, iterations, blank_metrics, rng, fractions):
-    cell = f"{task[:3]}{arm_number:02d}s{seed}"
+    short, *condition = task.split(" ")
+    cell = f"{short[:3]}{arm_number:02d}s{seed}{''.join(condition)}"
     objective, _, region = arm.partition("+")
     reached = iterations if status == "completed" else 0 if status == "missing" else min(CUT, iterations)
     per_iteration = {"updates": 4, "generated_tokens": 5_000 + 300 * arm_number, "spent_flops": BUDGET / iterations}

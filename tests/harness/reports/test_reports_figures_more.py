@@ -1,6 +1,7 @@
 """What the newer figures compute: thresholds, profiles, fits, swept settings, maps, fates."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -56,7 +57,26 @@ def test_swept_settings_are_arms_that_differ_in_one_alone(study):
     (setting,) = swept(study)
     assert (setting.keys, setting.label) == (("update.epochs",), "epochs")
     assert [line.name for line in setting.lines] == ["grpo", "gspo"]
-    assert [value for value, _ in setting.lines[0].points] == [1, 2, 4]
+    assert [value for value, _, _ in setting.lines[0].points] == [1, 2, 4]
+
+
+def test_a_condition_is_swept_across_the_tasks_that_it_makes(tmp_path):
+    tasks = ("arithmetic epochs=1", "arithmetic epochs=4")
+    found = load_study(write_study(tmp_path, arms=("grpo", "gspo"), tasks=tasks))
+    found.cells["policy"] = "tiny"
+    found.cells["condition"] = found.cells["task"].str.split(" ").str[1]
+    found.cells["config.update.epochs"] = found.cells["task"].str[-1]
+    found.cells["config.update.learning_rate"] = [str(place) for place in range(len(found.cells))]
+    tuned = replace(found, tuning=pd.DataFrame({"settings": ["{}", '{"update.learning_rate": 1}']}))
+    (setting,) = swept(tuned)
+    assert setting.keys == ("update.epochs",)
+    assert [(line.task, line.name) for line in setting.lines] == [("arithmetic", "grpo"), ("arithmetic", "gspo")]
+    assert setting.lines[1].points == ((1, tasks[0], "gspo"), (4, tasks[1], "gspo"))
+    figure = FIGURES["off_policy_stress"](tuned)
+    (line, *_) = figure.axes[0].get_lines()
+    scores = outcomes(tuned).groupby(["arm", "task"])["final"].mean()
+    assert line.get_ydata() == pytest.approx([scores["grpo", task] for task in tasks])
+    assert line.get_xdata() == pytest.approx([1, 4])
 
 
 def test_settings_that_vary_as_one_are_one(study):

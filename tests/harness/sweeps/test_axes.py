@@ -35,6 +35,16 @@ def test_settings_that_change_together():
     ]
 
 
+def test_arms_are_compared_within_a_condition():
+    tables = {"axes": {"task": [{"name": "arithmetic"}, {"name": "synthesis"}], "update.epochs": [1, 4]}, "seeds": [0]}
+    found = cells(**tables, conditions=["update.epochs"])
+    assert list(dict.fromkeys(cell.arm for cell in found)) == ["grpo", "gspo clip_high=0.04", "gspo clip_high=0.4"]
+    labels = ["arithmetic epochs=1", "arithmetic epochs=4", "synthesis epochs=1", "synthesis epochs=4"]
+    assert list(dict.fromkeys(cell.task for cell in found)) == labels
+    assert {cell.condition for cell in found} == {"epochs=1", "epochs=4"}
+    assert [cell.key for cell in found] == [cell.key for cell in cells(**tables)]
+
+
 @pytest.mark.parametrize(
     ("exclude", "left"),
     [
@@ -63,6 +73,8 @@ def test_leaving_cells_out_changes_no_other():
         ({"axes": {"objective.clip_high": [0.1]}}, "is the sweep's and of arm 'gspo': keep one"),
         ({"axes": {"band": [{"label": "nothing"}]}}, "axis 'band' is no setting"),
         ({"axes": {"band": [{"label": 3, "update.epochs": 2}]}}, "label = 3 should be text"),
+        ({"conditions": ["update.epochs"]}, r"conditions name 'update.epochs'; they take axes .*it has none"),
+        ({"conditions": ["task"], "axes": {"task": [{"name": "arithmetic"}], "update.epochs": [1]}}, "update.epochs.$"),
         ({"axes": {"band": [{"update.epoch": 2}]}}, "unknown key update.epoch; did you mean epochs"),
     ],
 )
