@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from harness.reports.formats import Table, number, scientific
 from harness.reports.values import finite
 
-__all__ = ["COLUMNS", "expected_best", "load_tuning", "tuning_table"]
+__all__ = ["COLUMNS", "DECLARED", "expected_best", "load_tuning", "tuning_table", "words"]
 
 FILE = "tuning.csv"
 COLUMNS = (
@@ -26,7 +26,8 @@ COLUMNS = (
     *("chosen_by", "edges"),
 )
 _TEXT = ("arm", "apart", "settings", "chosen_by", "edges")
-_DECLARED = 0
+DECLARED = 0
+"""Number of the trial that is an arm's settings as they stand."""
 
 
 def load_tuning(records: str | Path) -> pd.DataFrame:
@@ -71,8 +72,8 @@ def tuning_table(trials: pd.DataFrame) -> Table:
     most = int(trials["trial"].max())
     counts = sorted({1, *(2**k for k in range(1, 12) if 2**k < most), most})
     for (arm, apart), found in trials.groupby(["arm", "apart"], sort=False):
-        drawn = found[found["trial"] != _DECLARED]
-        declared = float(found.loc[found["trial"] == _DECLARED, "score"].iloc[0])
+        drawn = found[found["trial"] != DECLARED]
+        declared = float(found.loc[found["trial"] == DECLARED, "score"].iloc[0])
         chosen = found[found["chosen_by"] != ""]
         best = {f"best_of_{n}": _mean_over_studies(drawn, n) for n in counts}
         row = {
@@ -82,9 +83,9 @@ def tuning_table(trials: pd.DataFrame) -> Table:
             "spent_flops": float(found["spent_flops"].sum()),
         }
         numbers.append(row)
-        label = arm + (f" ({_words(apart)})" if apart else "")
+        label = arm + (f" ({words(apart)})" if apart else "")
         edges += [f"{label}: {edge}" for text in chosen["edges"] for edge in text.split(", ") if edge]
-        settings = "; ".join(dict.fromkeys(_words(text) or "as declared" for text in chosen["settings"]))
+        settings = "; ".join(dict.fromkeys(words(text) or "as declared" for text in chosen["settings"]))
         scores = [number(row["tuned"]), number(declared), *(number(best[f"best_of_{n}"]) for n in counts)]
         spread = [number(row["lowest"]), number(row["sd"])]
         rows.append([label, settings, *scores, *spread, str(row["diverged"]), scientific(row["spent_flops"])])
@@ -104,7 +105,7 @@ def _weighted(chosen: pd.DataFrame) -> float:
     return float(np.average(chosen["score"].to_numpy("float64"), weights=weights))
 
 
-def _words(settings: str) -> str:
+def words(settings: str) -> str:
     """Return settings, a JSON object or "", as "learning_rate = 0.0001, ..."."""
     if not settings:
         return ""

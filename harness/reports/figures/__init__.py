@@ -19,6 +19,7 @@ from harness.reports.figures import (
     sensitivity,
     stability,
     surrogates,
+    trials,
 )
 from harness.reports.figures.absent import NoData
 from harness.reports.figures.dynamics import DYNAMICS
@@ -75,6 +76,7 @@ FIGURES: dict[str, Drawing] = {
         rates.majority_at_k,
         sensitivity.sensitivity,
         sensitivity.off_policy_stress,
+        trials.tuning_trials,
         stability.stability,
         bars.clip_fraction,
         bars.dead_fraction,

@@ -6,7 +6,6 @@
 
 import math
 from collections.abc import Callable
-from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -14,12 +13,11 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import NullLocator
 
 from harness.reports.figures.absent import NoData
 from harness.reports.figures.lines import BAND_FROM, whole_decades
 from harness.reports.figures.panels import seeds_caption, trouble_caption
-from harness.reports.figures.settings import Line, Swept, swept
+from harness.reports.figures.settings import Line, Swept, scale_setting, swept
 from harness.reports.figures.style import COLUMN, MARKERS, PAGE, PALETTE, SMALL, Look, compose
 from harness.reports.scores import outcomes, score_name
 from harness.reports.statistics import mean_interval
@@ -28,9 +26,6 @@ from harness.reports.study import Study
 OFF_POLICY = ("update.epochs", "update.minibatches", "rollout.lag")
 """Settings that make the data of an update older than its policy."""
 MAX_COLUMNS = 3
-FEW_TICKS = 6
-LOG_FROM = 8.0
-"""Largest over smallest value from which a setting is on a log axis."""
 DODGE = 0.012
 """Distance between lines at one value, share of the axis."""
 
@@ -91,7 +86,7 @@ def _figure(study: Study, found: list[Swept], quantities: dict[str, tuple[Values
         values, log = quantities[label]
         here = [line for line in setting.lines if line.task == task]
         _draw(axes, here, values, looked)
-        _scale(axes, sorted({value for line in here for value, _, _ in line.points}))
+        scale_setting(axes, sorted({value for line in here for value, _, _ in line.points}))
         axes.set_xlabel(setting.label)
         axes.set_ylabel(label, fontsize=SMALL + 0.5)
         if several:
@@ -130,16 +125,6 @@ def _draw(axes: Axes, lines: list[Line], values: Values, looked: dict[str, Look]
             axes.errorbar(
                 *ends[:2], yerr=ends[2], fmt="none", ecolor=look.color, elinewidth=0.8, capsize=1.5, alpha=0.7
             )
-
-
-def _scale(axes: Axes, values: list[float]) -> None:
-    if values[0] > 0 and values[-1] / values[0] >= LOG_FROM:
-        axes.set_xscale("log")
-    elif values[0] > 0 and all(second == 2 * first for first, second in pairwise(values)):
-        axes.set_xscale("log", base=2)
-    axes.xaxis.set_minor_locator(NullLocator())
-    if len(values) <= FEW_TICKS:
-        axes.set_xticks(values, [f"{value:g}" for value in values])
 
 
 def _caption(study: Study, found: list[Swept]) -> str:

@@ -6,15 +6,21 @@
 
 import json
 from dataclasses import dataclass
+from itertools import pairwise
 
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.ticker import NullLocator
 
 from harness.reports.study import CONFIG_PREFIX, Study
 
-__all__ = ["Line", "Swept", "base_task", "swept"]
+__all__ = ["Line", "Swept", "base_task", "scale_setting", "swept"]
 
 TRIALS = 4
 """Arms of one objective, all different in a setting, that count as its trials where none differ in it alone."""
+FEW_TICKS = 6
+LOG_FROM = 8.0
+"""Largest over smallest value from which a setting is on a log axis."""
 _OWN = ["base", "policy", "objective", "region"]
 
 
@@ -72,6 +78,17 @@ def swept(study: Study) -> list[Swept]:
 def base_task(task: str, condition: str) -> str:
     """Return a task's label without the condition behind it."""
     return task.removesuffix(f" {condition}") if condition else task
+
+
+def scale_setting(axes: Axes, values: list[float]) -> None:
+    """Give the x axis a scale for the values of a setting, increasing, and ticks at these where they are few."""
+    if values[0] > 0 and values[-1] / values[0] >= LOG_FROM:
+        axes.set_xscale("log")
+    elif values[0] > 0 and all(second == 2 * first for first, second in pairwise(values)):
+        axes.set_xscale("log", base=2)
+    axes.xaxis.set_minor_locator(NullLocator())
+    if len(values) <= FEW_TICKS:
+        axes.set_xticks(values, [f"{value:g}" for value in values])
 
 
 def _coupled(arms: pd.DataFrame, names: list[str]) -> list[list[str]]:

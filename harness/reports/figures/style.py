@@ -8,7 +8,7 @@ A user's own matplotlib style file is applied on top; nothing here touches matpl
 # pyright: reportGeneralTypeIssues=false, reportReturnType=false
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
@@ -124,8 +124,12 @@ def applied(style: str | Path | None = None) -> Iterator[None]:
 
 def families(study: Study) -> dict[str, list[str]]:
     """Group the arms by objective: an arm's name up to its "+" (the trust region), in the study's order."""
+    return _families(study.arms)
+
+
+def _families(arms: Sequence[str]) -> dict[str, list[str]]:
     grouped: dict[str, list[str]] = {}
-    for arm in study.arms:
+    for arm in arms:
         grouped.setdefault(arm.split("+")[0], []).append(arm)
     return grouped
 
@@ -137,14 +141,19 @@ def has_region(study: Study, arm: str) -> bool:
 
 
 def looks(study: Study) -> dict[str, Look]:
-    """Give each arm its look: colour and marker by objective, dashed and hollow with a trust region."""
+    """Give each arm its look."""
+    return looks_of(study.arms, lambda arm: has_region(study, arm))
+
+
+def looks_of(arms: Sequence[str], has_region: Callable[[str], bool]) -> dict[str, Look]:
+    """Give arms their looks: colour and marker by objective, dashed and hollow with a trust region."""
     found = {}
-    for place, arms in enumerate(families(study).values()):
+    for place, variants in enumerate(_families(arms).values()):
         turn = place // len(PALETTE)
-        for variant, arm in enumerate(arms):
+        for variant, arm in enumerate(variants):
             marker = MARKERS[(place % len(PALETTE) + turn + variant // 2) % len(MARKERS)]
-            found[arm] = Look(PALETTE[place % len(PALETTE)], marker, has_region(study, arm))
-    return {arm: found[arm] for arm in study.arms}
+            found[arm] = Look(PALETTE[place % len(PALETTE)], marker, has_region(arm))
+    return {arm: found[arm] for arm in arms}
 
 
 def compose(figure: Figure, handles: Sequence[Artist], caption: Sequence[str]) -> None:

@@ -21,6 +21,7 @@ NOT_RECORDED = (
     *("all_right_groups", "up_clipped", "up_clipped_probability", "kl_ref", "routing_replay", "sigmoid_fit"),
     *("log_ratio_variance", "ratio_by_position", "sampler_trainer", "clip_by_length"),
     *("pass_at_k", "majority_at_k", "sensitivity", "off_policy_stress", "learning_curves_flops"),
+    "tuning_trials",
 )
 """Figures that the shared study has no data for; their own tests are in test_reports_figures_more.py."""
 DRAWN = [name for name in FIGURES if name not in NOT_RECORDED]

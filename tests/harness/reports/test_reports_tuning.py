@@ -3,11 +3,15 @@
 import itertools
 import json
 import statistics
+from dataclasses import replace
 
 import pandas as pd
 import pytest
+from synthetic_study import write_study
 
+from harness.reports.figures import FIGURES, NoData
 from harness.reports.formats import to_latex, to_markdown
+from harness.reports.study import load_study
 from harness.reports.tuning import COLUMNS, expected_best, load_tuning, tuning_table
 
 
@@ -67,3 +71,27 @@ def test_no_trials_and_records_of_another_version(tmp_path):
     (tmp_path / "tuning.csv").write_text("arm\ngrpo\n")
     with pytest.raises(ValueError, match="lacks the column apart"):
         load_tuning(tmp_path)
+
+
+def test_the_figure_shows_every_trial_and_what_was_chosen(tmp_path):
+    study = load_study(write_study(tmp_path, arms=("grpo", "gspo_x"), tasks=("arithmetic",)))
+    with pytest.raises(NoData, match="not tuned"):
+        FIGURES["tuning_trials"](study)
+    (axes,) = FIGURES["tuning_trials"](replace(study, tuning=pd.DataFrame(ROWS))).axes
+    assert (axes.get_xlabel(), axes.get_xscale()) == ("learning_rate", "log")
+    grpo, chosen, other, nothing = axes.get_lines()
+    assert [*zip(grpo.get_xdata(), grpo.get_ydata(), strict=True)] == [
+        (1e-5, 0.4),
+        (1e-2, 0.6),
+        (1e-1, 0.0),
+        (1e-3, 0.7),
+    ]
+    assert sorted(chosen.get_ydata()) == [0.6, 0.7]
+    assert (len(other.get_xdata()), len(nothing.get_xdata())) == (4, 0)
+
+
+def test_settings_that_are_always_equal_share_a_panel(tmp_path):
+    study = load_study(write_study(tmp_path, arms=("grpo",), tasks=("arithmetic",)))
+    rows = [row("grpo", 0, n, 0.1 * n, low=0.1 * n, high=0.1 * n, rate=1e-3 / n) for n in (1, 2, 3)]
+    figure = FIGURES["tuning_trials"](replace(study, tuning=pd.DataFrame([row("grpo", None, 0, 0.5), *rows])))
+    assert [axes.get_xlabel() for axes in figure.axes] == ["low (and high)", "rate"]
