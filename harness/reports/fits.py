@@ -6,6 +6,8 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import pandas as pd
@@ -18,27 +20,54 @@ from harness.reports.sigmoid import MIN_POINTS, SigmoidFit, fit_sigmoid
 from harness.reports.statistics import carry_forward
 from harness.reports.study import Study
 from harness.reports.trajectories import ENDED, STARTED, Line, lines
+from harness.reports.values import Floats
 
 _PARAMETERS = ("asymptote", "steepness", "midpoint")
 
 
+@dataclass(frozen=True, eq=False)
+class Curves:
+    """What a fit is of: the validation scores of an arm's runs on one grid of compute.
+
+    Attributes:
+        compute: [p] float, the budget's amount at each evaluation, from 0; empty where there is no common one.
+        scores: [s, p] float, one row a run.
+        refusal: why there is nothing to fit, or "".
+    """
+
+    compute: Floats
+    scores: Floats
+    refusal: str = ""
+
+
+@lru_cache(maxsize=8)
+def curves(study: Study) -> dict[tuple[str, str], Curves]:
+    """Return the curves of every task and arm, whose runs have a score; one that diverged carries its last forward."""
+    found, budgets = lines(study.evals), dict(zip(study.cells["cell"], study.cells["budget_amount"], strict=True))
+    made = {}
+    for (task, arm), outcome in by_arm(study).items():
+        cells = [str(cell) for cell in outcome.loc[outcome["score"].notna(), "cell"]]
+        kept = [cell for cell in cells if cell in found and float(found[cell]["fraction"][0]) == STARTED]
+        made[task, arm] = _curves(found, budgets, kept)
+    return made
+
+
+@lru_cache(maxsize=8)
 def fit_frame(study: Study) -> pd.DataFrame:
     """Fit every arm of every task.
 
     Returns:
         One row a task and arm: ``num_seeds``, ``start`` (R0), and of ``sigmoid.SigmoidFit`` its fields, each
         parameter with its ``_low`` and ``_high``; ``refusal`` says why there is no fit. Compute is the budget's
-        amount at each evaluation; a run that diverged carries its last finite score forward.
+        amount at each evaluation. Shared between callers: do not change it.
     """
-    found, budgets = lines(study.evals), dict(zip(study.cells["cell"], study.cells["budget_amount"], strict=True))
     rows = []
     for task in study.tasks:
         for arm in study.arms:
-            outcome = by_arm(study)[task, arm]
-            cells = [str(cell) for cell in outcome.loc[outcome["score"].notna(), "cell"]]
-            kept = [cell for cell in cells if cell in found and float(found[cell]["fraction"][0]) == STARTED]
-            fit, start = _fit(found, budgets, kept)
-            values = {"task": task, "arm": arm, "num_seeds": len(kept), "start": start}
+            found = curves(study)[task, arm]
+            fit = _fit(found)
+            start = float(found.scores[:, 0].mean()) if len(found.scores) else math.nan
+            values = {"task": task, "arm": arm, "num_seeds": len(found.scores), "start": start}
             for name in _PARAMETERS:
                 values |= dict(zip((name, f"{name}_low", f"{name}_high"), getattr(fit, name), strict=True))
             rows.append(values | {"num_points": fit.num_points, "error": fit.error, "refusal": fit.refusal})
@@ -71,17 +100,22 @@ def fit_table(study: Study) -> Table:
     return Table("fits", title, header, rows, notes, frame.to_dict("records"), parts)
 
 
-def _fit(found: Mapping[str, Line], budgets: Mapping[str, float], cells: list[str]) -> tuple[SigmoidFit, float]:
-    nothing = (math.nan, math.nan, math.nan)
+def _curves(found: Mapping[str, Line], budgets: Mapping[str, float], cells: list[str]) -> Curves:
     if not cells:
-        return SigmoidFit(nothing, nothing, nothing, 0, math.nan, "no run with a validation curve"), math.nan
+        return Curves(np.zeros(0), np.zeros((0, 0)), "no run with a validation curve")
     amounts = {float(budgets[cell]) for cell in cells}
     grid = np.unique(np.concatenate([[ENDED], *(found[cell]["fraction"] for cell in cells)]))
-    curves = np.array([carry_forward(found[cell]["fraction"], found[cell]["score"], grid) for cell in cells])
-    start = float(curves[:, 0].mean())
+    scores = np.array([carry_forward(found[cell]["fraction"], found[cell]["score"], grid) for cell in cells])
     if len(amounts) > 1:
-        return SigmoidFit(nothing, nothing, nothing, 0, math.nan, "runs have several budgets"), start
-    return fit_sigmoid(grid * amounts.pop(), curves, np.random.default_rng(0)), start
+        return Curves(np.zeros(0), scores, "runs have several budgets")
+    return Curves(grid * amounts.pop(), scores)
+
+
+def _fit(found: Curves) -> SigmoidFit:
+    if found.refusal:
+        nothing = (math.nan, math.nan, math.nan)
+        return SigmoidFit(nothing, nothing, nothing, 0, math.nan, found.refusal)
+    return fit_sigmoid(found.compute, found.scores, np.random.default_rng(0))
 
 
 def _text(row: dict, name: str, write) -> str:

@@ -151,13 +151,7 @@ def num_dropped(rows: pd.DataFrame) -> int:
 
 def ending_notes(study: Study) -> list[str]:
     """Return what a reader must know of runs that diverged and of seeds that are dropped; nothing if there are none."""
-    table, notes = outcomes(study), []
-    gone = table[table["status"] == DIVERGED]
-    if len(gone):
-        notes.append(
-            f"Diverged (a loss or gradient was not finite): {'; '.join(t.text() for t in troubles(gone))}. Its last "
-            f"finite score stands for its end; in a row (worst case) it counts {number(WORST, 0)}."
-        )
+    table, notes = outcomes(study), divergence_notes(study)
     lost = [found for found in troubles(table[table["dropped"]]) if found.status == "failed"]
     if lost:
         notes.append(
@@ -165,6 +159,18 @@ def ending_notes(study: Study) -> list[str]:
             f"{'; '.join(found.text() for found in lost)}. The sweep runs them again with --retry-failed."
         )
     return notes
+
+
+def divergence_notes(study: Study) -> list[str]:
+    """Return what a reader must know of runs that diverged; nothing if there are none."""
+    table = outcomes(study)
+    gone = table[table["status"] == DIVERGED]
+    if gone.empty:
+        return []
+    return [
+        f"Diverged (a loss or gradient was not finite): {'; '.join(t.text() for t in troubles(gone))}. Its last "
+        f"finite score stands for its end; in a row (worst case) it counts {number(WORST, 0)}."
+    ]
 
 
 def curve(evals: pd.DataFrame, cell: str, split: str = "validation") -> pd.DataFrame:

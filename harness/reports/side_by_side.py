@@ -15,7 +15,7 @@ import pandas as pd
 
 from harness.reports.comparison import AXIS_WORDS, with_interval
 from harness.reports.formats import Table, amount, number
-from harness.reports.scores import COMPLETED, NO_SCORE, outcomes
+from harness.reports.scores import COMPLETED, NO_SCORE, divergence_notes, outcomes
 from harness.reports.statistics import mean_interval, minimum_detectable_difference, paired_difference, sign_flip
 from harness.reports.study import Study
 from harness.reports.values import TIE
@@ -50,9 +50,10 @@ class Side:
 def compare_sides(first: Side, second: Side) -> Table:
     """Pair the cells of two sides by task, policy and seed, and by arm where whole studies are compared.
 
-    A pair needs the same budget and as many test prompts on both sides, and two final scores; what is not paired is
-    counted with the reason, in the notes. Notes also say where paired cells differ beyond the arm: in settings, sources
-    and versions, as far as the folders know them, and in the warm start's score.
+    A pair needs the same budget and as many test prompts on both sides, and two scores: final ones, or of a run that
+    diverged its last one. What is not paired is counted with the reason, in the notes. Notes also say where paired
+    cells differ beyond the arm: in settings, sources and versions, as far as the folders know them, and in the warm
+    start's score.
 
     Returns:
         One row a task and arm; differences are second minus first.
@@ -81,6 +82,9 @@ def compare_sides(first: Side, second: Side) -> Table:
         rows.append(_text(numbers[-1]))
     header = ["task", "arm", "pairs", "not paired", "A", "B", "B - A [95% t]", "sign-flip p (min)", "MDD"]
     notes = [f"A: {first.name}. B: {second.name}. Scores are final test scores of the pairs, ± a 95% t interval."]
+    notes += [
+        f"{name}: {note}" for name, side in (("A", first), ("B", second)) for note in divergence_notes(side.study)
+    ]
     notes += [*_unpaired(merged, by_arm), *_beyond(merged[merged["reason"] == ""], first, second)]
     return Table("side_by_side", f"{first.name} and {second.name}", header, rows, notes, numbers)
 
@@ -88,11 +92,12 @@ def compare_sides(first: Side, second: Side) -> Table:
 def _cells(side: Side) -> pd.DataFrame:
     """Return one row a cell: labels, start and final score, budget and test prompts."""
     table = outcomes(side.study)
-    table = table[table["cell"] != ""]
+    table = table.assign(score=table["final"].fillna(table["last"]))[table["cell"] != ""]
     table = table if side.arm is None else table[table["arm"] == side.arm]
     budgets = side.study.cells[["cell", "budget_axis", "budget_amount"]]
     evals = side.study.evals
-    asked = evals[(evals["split"] == "test") & (evals["fraction"] == 1)][["cell", "num_prompts"]]
+    tested = evals[evals["split"] == "test"].sort_values("fraction", kind="stable")
+    asked = tested.groupby("cell", sort=False)["num_prompts"].last().reset_index()
     return table.merge(budgets, on="cell").merge(asked, on="cell", how="left")
 
 
@@ -108,20 +113,17 @@ def _reason(row: Mapping[str, Any], mine: pd.DataFrame, theirs: pd.DataFrame) ->
         texts = [f"{amount(value)} {AXIS_WORDS[axis]}" for axis, value in budgets]
         return f"budgets differ: {texts[0]} in A, {texts[1]} in B"
     for b, name in (("", "A"), ("_b", "B")):
-        if row[f"status{b}"] != COMPLETED or np.isnan(row[f"final{b}"]):
-            found = (
-                NO_SCORE
-                if row[f"status{b}"] == COMPLETED
-                else " ".join(f"{row[f'status{b}']} {row[f'cause{b}']}".split())
-            )
-            return f"no final score in {name} ({found})"
+        if np.isnan(row[f"score{b}"]) or np.isnan(row[f"num_prompts{b}"]):
+            whole = row[f"status{b}"] == COMPLETED
+            found = NO_SCORE if whole else " ".join(f"{row[f'status{b}']} {row[f'cause{b}']}".split())
+            return f"no test score in {name} ({found})"
     if row["num_prompts"] != row["num_prompts_b"]:
         return f"tested on {row['num_prompts']:g} prompts in A, {row['num_prompts_b']:g} in B"
     return ""
 
 
 def _compare(pairs: pd.DataFrame, labels: tuple[str, str]) -> dict[str, Any]:
-    first, second = pairs["final"].to_numpy("float64"), pairs["final_b"].to_numpy("float64")
+    first, second = pairs["score"].to_numpy("float64"), pairs["score_b"].to_numpy("float64")
     test = paired_difference(second, first)
     flips = sign_flip(test.differences, np.random.default_rng(0))
     a, b = mean_interval(first), mean_interval(second)

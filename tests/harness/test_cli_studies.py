@@ -235,7 +235,7 @@ def test_compare_pairs_what_can_be_paired(studies, capsys):
     lines = {line.split()[1]: line for line in out.split("\n")[1:3]}
     assert lines["a"].split()[2:4] == ["2", "0"]
     assert lines["b"].split()[2:4] == ["0", "2"]
-    assert "Not paired, no final score in B (diverged loss is nan" in out
+    assert "Not paired, no test score in B (diverged loss is nan" in out
     assert "2 cells: b on arithmetic (2)." in out
     assert Path("compared.csv").read_text().startswith("task,arm,num_pairs,")
 

@@ -4,18 +4,24 @@
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false
 # pyright: reportGeneralTypeIssues=false, reportIndexIssue=false, reportReturnType=false
 
+import math
+from typing import Any
+
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from harness.reports.comparison import AXIS_WORDS
 from harness.reports.figures.absent import NoData
 from harness.reports.figures.curves import SCORE_HEIGHT, scaled, validation_points
 from harness.reports.figures.lines import Runs, mean_line, runs_by_arm
 from harness.reports.figures.panels import label_axes, say_no_data, seeds_caption, task_panels, trouble_caption
-from harness.reports.figures.sigmoid import Fit, Refused, curve, fit_runs
-from harness.reports.figures.style import DARK, DASHED, GREY, compose, looks
+from harness.reports.figures.style import DARK, DASHED, GREY, Look, compose, looks
+from harness.reports.fits import Curves, curves, fit_frame
 from harness.reports.scores import score_name
+from harness.reports.sigmoid import sigmoid
 from harness.reports.study import Study
 
 FURTHER = 4.0
@@ -26,49 +32,56 @@ FLOPS = "useful FLOPs"
 
 
 def sigmoid_fit(study: Study, baseline: str) -> Figure:
-    """Draw sigmoids of log-compute through the validation scores, with dashes where they extrapolate."""
-    runs = _runs(study)
-    fits: dict[tuple[str, str], Fit] = {}
+    """Draw the sigmoids of tables/fits through the mean validation scores, with dashes where they extrapolate."""
+    frame, found = fit_frame(study), curves(study)
+    fitted = {(row.task, row.arm): row for row in frame.itertuples() if not row.refusal}
     refused: dict[str, list[str]] = {}
-    for (task, arm), found in runs.items():
-        try:
-            fits[task, arm] = _fit(found)
-        except Refused as reason:
-            refused.setdefault(str(reason), []).append(f"{arm} {task}")
-    if not fits:
+    for row in frame.itertuples():
+        if row.refusal:
+            refused.setdefault(row.refusal, []).append(f"{row.arm} {row.task}")
+    if not fitted:
         raise NoData("no fit: " + "; ".join(f"{reason} ({_listed(arms)})" for reason, arms in refused.items()))
     figure, panels = task_panels(study, SCORE_HEIGHT)
-    looked, shown = looks(study), []
+    looked = looks(study)
     for panel in panels:
         for arm in panel.arms:
-            points, look = _after_start(mean_line(runs[panel.task, arm])), looked[arm]
-            fit = fits.get((panel.task, arm))
-            color = look.color if fit else GREY
-            panel.axes.plot(
-                points["x"], points["y"], look.marker, color=color, markerfacecolor=look.face if fit else "white"
-            )
-            if fit is None:
-                continue
-            shown.append(arm)
-            inside = np.geomspace(float(points["x"].min()), float(points["x"].max()), 60)
-            beyond = np.geomspace(inside[-1], FURTHER * inside[-1], 30)
-            panel.axes.plot(inside, curve(fit, inside), "-", color=look.color)
-            panel.axes.plot(beyond, curve(fit, beyond), linestyle=DASHED, color=look.color)
+            _draw_fit(panel.axes, found[panel.task, arm], fitted.get((panel.task, arm)), looked[arm])
         panel.axes.set_xscale("log")
-    label_axes(panels, f"{FLOPS} (log scale)", f"validation score\n({score_name(study)})")
+    label_axes(panels, f"{_budget_words(study)} (log scale)", f"validation score\n({score_name(study)})")
     handles = [
-        Line2D([], [], label=arm, color=looked[arm].color, marker=looked[arm].marker, markerfacecolor=looked[arm].face)
-        for arm in study.arms
-        if arm in shown
+        Line2D([], [], label=arm, color=look.color, marker=look.marker, markerfacecolor=look.face)
+        for arm, look in looked.items()
+        if any(name == arm for _, name in fitted)
     ]
     handles += [Line2D([], [], label="extrapolated", color=DARK, linestyle=DASHED)]
     caption = [
-        f"Points: mean over seeds; line: start + (A - start) / (1 + (C_mid / C)^B). {seeds_caption(study)}",
-        *_parameters(fits),
+        f"Points: mean over seeds; line: R0 + (A - R0) / (1 + (C_mid / C)^B) of tables/fits. {seeds_caption(study)}",
+        *_parameters(fitted),
         *(f"Not fitted, {reason}: {_listed(arms)}." for reason, arms in refused.items()),
     ]
     compose(figure, handles, [*caption, *trouble_caption(study)])
     return figure
+
+
+def _draw_fit(axes: Axes, found: Curves, fit: Any, look: Look) -> None:
+    if not found.compute.size:
+        return
+    color, face = (look.color, look.face) if fit else (GREY, "white")
+    x = found.compute[1:]
+    axes.plot(x, found.scores.mean(axis=0)[1:], look.marker, color=color, markerfacecolor=face)
+    if fit is None:
+        return
+    inside = np.geomspace(float(x[0]), float(x[-1]), 60)
+    beyond = np.geomspace(float(x[-1]), FURTHER * float(x[-1]), 30)
+    for part, kind in ((inside, "-"), (beyond, DASHED)):
+        axes.plot(
+            part, sigmoid(part, fit.start, fit.asymptote, fit.steepness, fit.midpoint), linestyle=kind, color=color
+        )
+
+
+def _budget_words(study: Study) -> str:
+    axes = study.cells["budget_axis"].unique()
+    return AXIS_WORDS[axes[0]] if len(axes) == 1 else "budget"
 
 
 def pareto(study: Study, baseline: str) -> Figure:
@@ -124,32 +137,14 @@ def _runs(study: Study) -> Runs:
     return runs_by_arm(study, points.assign(x=points["spent_flops"]))
 
 
-def _after_start(mean: pd.DataFrame) -> pd.DataFrame:
-    return mean[mean["x"] > 0]
-
-
-def _fit(found: pd.DataFrame) -> Fit:
-    done = found[found["done"]]
-    if done.empty:
-        raise Refused("no completed cell")
-    scores = done.pivot(index="run", columns="step", values="y").dropna(axis=1)
-    compute = done.groupby("step")["x"].mean()[scores.columns]
-    after = compute.to_numpy("float64") > 0
-    if after.all():
-        raise Refused("the start was not evaluated")
-    values = scores.to_numpy("float64")
-    starts = values[:, ~after].mean(1)
-    return fit_runs(compute.to_numpy("float64")[after], values[:, after], starts, np.random.default_rng(0))
-
-
-def _parameters(fits: dict[tuple[str, str], Fit]) -> list[str]:
-    if len(fits) > MAX_FITS:
-        return [f"{len(fits)} fits."]
+def _parameters(fitted: dict[tuple[str, str], Any]) -> list[str]:
+    if len(fitted) > MAX_FITS:
+        return [f"{len(fitted)} fits."]
     texts = [
         f"{arm} {task}: A {fit.asymptote:.3f}"
-        + (f" [{fit.low:.3f}, {fit.high:.3f}]" if fit.low == fit.low else "")
-        + f", B {fit.steepness:.2g}, C_mid {fit.middle:.2g}"
-        for (task, arm), fit in fits.items()
+        + (f" [{fit.asymptote_low:.3f}, {fit.asymptote_high:.3f}]" if not math.isnan(fit.asymptote_low) else "")
+        + f", B {fit.steepness:.2g}, C_mid {fit.midpoint:.2g}"
+        for (task, arm), fit in fitted.items()
     ]
     return ["; ".join(texts) + ". [ ]: 95% percentiles over resampled seeds; too narrow with few."]
 

@@ -10,10 +10,11 @@ from synthetic_study import write_study
 
 from harness.reports.figures import FIGURES, NoData
 from harness.reports.figures.settings import swept
-from harness.reports.figures.sigmoid import Refused, curve, fit_sigmoid
 from harness.reports.figures.stability import fates
+from harness.reports.fits import fit_frame
 from harness.reports.resampling import performance_profile
 from harness.reports.scores import outcomes
+from harness.reports.sigmoid import sigmoid
 from harness.reports.study import load_study
 from harness.reports.trajectories import first_reached, largest_fall, median_with_misses
 
@@ -39,18 +40,25 @@ def test_thresholds_and_falls_by_hand():
     assert performance_profile(runs, [0.0, 0.2, 0.25]) == pytest.approx([1.0, 0.25, 0.25])
 
 
-def test_a_sigmoid_is_found_again_and_a_plateau_or_a_line_is_refused():
-    compute = np.geomspace(1, 100, 12)
-    truth = 0.2 + 0.5 / (1 + (10 / compute) ** 1.5)
-    fit = fit_sigmoid(compute, truth, 0.2)
-    assert (fit.asymptote, fit.steepness, fit.middle) == pytest.approx((0.7, 1.5, 10), rel=1e-3)
-    assert curve(fit, [10.0])[0] == pytest.approx(0.45, rel=1e-3)
-    with pytest.raises(Refused, match="4 evaluations after the start, 5 are needed"):
-        fit_sigmoid(compute[:4], truth[:4], 0.2)
-    with pytest.raises(Refused, match="no evaluation is above the start"):
-        fit_sigmoid(compute, np.full(12, 0.1), 0.2)
-    with pytest.raises(Refused):
-        fit_sigmoid(compute, 0.5 + 0.01 * np.array([1, -1] * 6), 0.2)
+def test_the_fits_of_the_figure_are_those_of_the_table(tmp_path):
+    """Points lie on an exact sigmoid, whose parameters the caption then holds; an arm that does not rise is named."""
+    fractions = tuple(np.geomspace(0.05, 1, 9).round(3))
+    study = load_study(write_study(tmp_path, arms=("grpo", "gspo"), tasks=("arithmetic",), fractions=(0.0, *fractions)))
+    evals, cells = study.evals, study.cells.set_index("cell")
+    compute = evals["fraction"] * evals["cell"].map(cells["budget_amount"])
+    middle = 0.2 * float(cells["budget_amount"].iloc[0])
+    arms = evals["cell"].map(cells["arm"])
+    rising = 0.2 + 0.5 / (1 + (middle / compute.where(compute > 0, 1e-300)) ** 2)
+    evals["score"] = np.where(arms == "grpo", rising, 0.2)
+    figure = FIGURES["sigmoid_fit"](study)
+    text = figure.texts[-1].get_text().replace("\n", " ")
+    assert f"grpo arithmetic: A 0.700 [0.700, 0.700], B 2, C_mid {middle:.2g}" in text
+    assert "Not fitted, the score does not rise: gspo arithmetic." in text
+    (row, _) = fit_frame(study).to_dict("records")
+    line = next(line for line in figure.axes[0].get_lines() if len(line.get_xdata()) == 60)
+    assert line.get_ydata() == pytest.approx(
+        sigmoid(line.get_xdata(), *(row[n] for n in ("start", "asymptote", "steepness", "midpoint")))
+    )
 
 
 def test_swept_settings_are_arms_that_differ_in_one_alone(study):

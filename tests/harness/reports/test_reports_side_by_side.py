@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 from synthetic_study import write_study
 
+from harness.reports.scores import outcomes
 from harness.reports.side_by_side import Side, compare_sides
 from harness.reports.study import load_study
 
@@ -58,8 +59,20 @@ def test_the_same_records_differ_by_nothing(pair) -> None:
 
 def test_unfinished_and_lone_cells_are_counted_with_the_reason(pair) -> None:
     text = notes(*pair)
-    assert "Not paired, no final score in B (failed nan loss): 1 cell: grpo on arithmetic (1)." in text
+    assert "Not paired, no test score in B (failed nan loss): 1 cell: grpo on arithmetic (1)." in text
     assert "Not paired, seed only in A: 4 cells" in text
+
+
+def test_a_run_that_diverged_pairs_with_its_last_score(pair, tmp_path) -> None:
+    gone = {("grpo", "arithmetic", 1): ("failed", "loss is nan at update 3")}
+    second = load_study(write_study(tmp_path, arms=("ppo", "grpo"), seeds=(0, 1, 2), statuses=gone, iterations=20))
+    table = compare_sides(Side("first", pair[0]), Side("second", second))
+    (row,) = (row for row in table.numbers if (row["task"], row["arm"]) == ("arithmetic", "grpo"))
+    assert row["num_pairs"] == 3
+    ends = outcomes(second).set_index(["task", "arm", "seed"])["last"]
+    carried = ends["arithmetic", "grpo", 1]
+    assert row["second"] == pytest.approx(np.mean([carried, *(final(second, "grpo", "arithmetic", s) for s in (0, 2))]))
+    assert "B: Diverged (a loss or gradient was not finite): grpo arithmetic seed 1" in " ".join(table.notes)
 
 
 def test_other_budgets_do_not_pair(pair) -> None:
