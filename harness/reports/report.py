@@ -53,11 +53,7 @@ def write_report(
     Example:
         >>> write_report(load_study("results/ladder/records"), "results/ladder", figures=["final_scores"])
     """
-    names = list(FIGURES) if figures is None else list(figures)
-    for name in names:
-        if name not in FIGURES:
-            near = difflib.get_close_matches(name, FIGURES, n=3)
-            raise ValueError(f"unknown figure {name!r}; {'near: ' + ', '.join(near) if near else ', '.join(FIGURES)}")
+    names = _known_names(FIGURES if figures is None else figures)
     require_formats(formats)
     baseline = study.baseline(baseline)
     with applied(style):
@@ -65,16 +61,13 @@ def write_report(
     wanted = tuple(formats) if page is None else tuple(dict.fromkeys(["png", *formats]))
     drawings = zip(names, _drawn(names, study, baseline, style, wanted), strict=True)
     if figures is not None:
-        drawings = list(drawings)
-        for name, drawn in drawings:
-            if isinstance(drawn, str):
-                raise ValueError(f"figure {name}: {drawn}")
-    written, pictures = [], dict[str, bytes]()
-    tables = all_tables(study, baseline)
-    for table in tables:
-        for suffix, write in _WRITERS.items():
-            path = Path(folder) / "tables" / f"{table.name}.{suffix}"
-            written.append(_replace(path, write(table).encode("utf-8")))
+        drawings = _all_drawn(drawings)
+    tables, pictures = all_tables(study, baseline), dict[str, bytes]()
+    written = [
+        _replace(Path(folder) / "tables" / f"{table.name}.{suffix}", write(table).encode("utf-8"))
+        for table in tables
+        for suffix, write in _WRITERS.items()
+    ]
     for name, drawn in drawings:
         if isinstance(drawn, str):
             say(f"left out: figure {name}: {drawn}")
@@ -86,6 +79,27 @@ def write_report(
     if page is not None:
         written.append(_replace(Path(folder) / PAGE, render_page(study, baseline, tables, pictures, page)))
     return written
+
+
+def _known_names(figures: Iterable[str]) -> list[str]:
+    """Return the names; ValueError for one that is no figure's."""
+    names = list(figures)
+    for name in names:
+        if name not in FIGURES:
+            near = difflib.get_close_matches(name, FIGURES, n=3)
+            raise ValueError(f"unknown figure {name!r}; {'near: ' + ', '.join(near) if near else ', '.join(FIGURES)}")
+    return names
+
+
+def _all_drawn(
+    drawings: Iterable[tuple[str, dict[str, bytes] | str]],
+) -> list[tuple[str, dict[str, bytes] | str]]:
+    """Return the figures; ValueError with the reason for one that could not be drawn."""
+    listed = list(drawings)
+    for name, drawn in listed:
+        if isinstance(drawn, str):
+            raise ValueError(f"figure {name}: {drawn}")
+    return listed
 
 
 def _drawn(

@@ -15,7 +15,7 @@ from harness.config.loading import load_run
 from harness.sweeps.engines import execute, load_engine
 from harness.sweeps.executors import check_executor, run_cells
 from harness.sweeps.files import dump_json
-from harness.sweeps.grid import schedule
+from harness.sweeps.grid import Cell, schedule
 from harness.sweeps.layout import is_study, read_sweep
 from harness.sweeps.planning import Plan, tuned_plan
 from harness.sweeps.pool import Outcome
@@ -99,26 +99,46 @@ def run_plan(
         outcomes: dict[str, Outcome] = {}
         if todo:
             progress = Progress(len(plan.cells), counts[0], sum(counts[1:]), Console(stderr=True, highlight=False))
-            with progress:
-                outcomes = run_cells(
-                    todo,
-                    {cell.key: study.cell(cell.key) for cell in todo},
-                    workers=min(workers or plan.sweep.workers, len(todo)),
-                    log_folder=folder,
-                    listener=progress,
-                    engine=plan.engine,
-                    executor=plan.sweep.executor,
-                    retried=frozenset(cell.key for cell in todo if before[cell.key]["status"] == "failed"),
-                    log_prefix=f"worker-{socket.gethostname()}-{os.getpid()}-" if join else "worker-",
-                )
+            retried = frozenset(cell.key for cell in todo if before[cell.key]["status"] == "failed")
+            outcomes = _run(plan, study, todo, progress, workers or plan.sweep.workers, retried, join)
         study.check()
-        stopped = [outcome.cause for outcome in outcomes.values() if outcome.status == "stopped"]
-        if stopped:
-            raise StorageError(stopped[0])
         if report and not join:
             with writing(folder):
                 _report(plan, study, say)
         return _conclude(plan, study, outcomes, say)
+
+
+def _run(
+    plan: Plan,
+    study: StudyFolder,
+    todo: Sequence[Cell],
+    progress: Progress,
+    workers: int,
+    retried: frozenset[str],
+    join: bool,
+) -> dict[str, Outcome]:
+    """Run cells and return how each ended.
+
+    Raises:
+        StorageError: one could not be written.
+    """
+    with progress:
+        outcomes = run_cells(
+            todo,
+            {cell.key: study.cell(cell.key) for cell in todo},
+            workers=min(workers, len(todo)),
+            log_folder=study.path,
+            listener=progress,
+            engine=plan.engine,
+            executor=plan.sweep.executor,
+            retried=retried,
+            log_prefix=f"worker-{socket.gethostname()}-{os.getpid()}-" if join else "worker-",
+        )
+    stopped = [outcome.cause for outcome in outcomes.values() if outcome.status == "stopped"]
+    if stopped:
+        study.check()
+        raise StorageError(stopped[0])
+    return outcomes
 
 
 def write_reports(

@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
@@ -23,7 +24,7 @@ from harness.reports.figures.panels import (
     task_panels,
     trouble_caption,
 )
-from harness.reports.figures.style import COLUMN, DARK, GREY, PAGE, SMALL, arm_handles, compose, looks, of_arm
+from harness.reports.figures.style import COLUMN, DARK, GREY, PAGE, SMALL, Look, arm_handles, compose, looks, of_arm
 from harness.reports.ranking import AS_RUN, AXES, TEST, rank_frame
 from harness.reports.resampling import performance_profile
 from harness.reports.scores import score_name
@@ -135,24 +136,10 @@ def compute_to_threshold(study: Study, baseline: str) -> Figure:
         panel.axes.set_title(f"{panel.task}: score {threshold:.3f}")
         edge = max(float(runs[panel.task, arm]["x"].max()) for arm in panel.arms if len(runs[panel.task, arm])) * 1.12
         for place, arm in enumerate(panel.arms):
-            found, look = runs[panel.task, arm], looked[arm]
-            reached = np.array(
-                [first_reached(line["x"], line["y"], threshold) for _, line in found[found["done"]].groupby("run")]
-            )
-            hits = int(np.isfinite(reached).sum())
-            note = f"{hits}/{len(reached)}" if reached.size else "n/a"
-            panel.axes.annotate(
-                note, (1.01, place), xycoords=("axes fraction", "data"), va="center", fontsize=SMALL, color=DARK
-            )
-            if not reached.size:
-                continue
-            ends = np.where(np.isfinite(reached), reached, edge)
-            panel.axes.plot(ends, np.full(len(ends), place + 0.22), "|", color=look.color, markersize=4)
-            middle = median_with_misses(reached)
-            shape = ">" if math.isinf(middle) else look.marker
-            panel.axes.plot(
-                [min(middle, edge)], [place], shape, color=look.color, markerfacecolor=look.face, markersize=5
-            )
+            done = runs[panel.task, arm]
+            done = done[done["done"]].groupby("run")
+            reached = np.array([first_reached(line["x"], line["y"], threshold) for _, line in done])
+            _draw_reached(panel.axes, place, reached, edge, looked[arm])
         panel.axes.axvline(edge / 1.06, color=GREY, linewidth=0.7)
         panel.axes.set_xlim(0, edge * 1.04)
     if not stands:
@@ -170,6 +157,20 @@ def compute_to_threshold(study: Study, baseline: str) -> Figure:
     ]
     compose(figure, handles, [*caption, *trouble_caption(study)])
     return figure
+
+
+def _draw_reached(axes: Axes, place: int, reached: np.ndarray, edge: float, look: Look) -> None:
+    """Draw an arm's runs at what they had spent, those that never got there at the edge, and how many got there."""
+    hits = int(np.isfinite(reached).sum())
+    note, beside = f"{hits}/{len(reached)}" if reached.size else "n/a", ("axes fraction", "data")
+    axes.annotate(note, (1.01, place), xycoords=beside, va="center", fontsize=SMALL, color=DARK)
+    if not reached.size:
+        return
+    ends = np.where(np.isfinite(reached), reached, edge)
+    axes.plot(ends, np.full(len(ends), place + 0.22), "|", color=look.color, markersize=4)
+    middle = median_with_misses(reached)
+    shape = ">" if math.isinf(middle) else look.marker
+    axes.plot([min(middle, edge)], [place], shape, color=look.color, markerfacecolor=look.face, markersize=5)
 
 
 def _threshold(runs: list[pd.DataFrame]) -> float:
