@@ -179,7 +179,9 @@ def _beyond(pairs: pd.DataFrame, first: Side, second: Side) -> list[str]:
         )
     if first.settings is None or second.settings is None:
         unknown = " and ".join(name for name, side in (("A", first), ("B", second)) if side.settings is None)
-        notes.append(f"Settings, sources and versions are not compared: {unknown} has compact records alone.")
+        notes.append(
+            f"Settings, sources and versions are not compared: {unknown} has records without them (provenance.json)."
+        )
         return notes
     found: Counter[str] = Counter()
     examples: dict[str, str] = {}

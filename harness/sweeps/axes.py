@@ -13,12 +13,12 @@ from harness.config.inheritance import PLUGINS
 from harness.config.loading import is_setting
 from harness.config.schema import Plugin, RunConfig
 from harness.config.sweep import Arm, SweepConfig
+from harness.sweeps.flat import flat
 
 __all__ = [
     "check_sweep",
     "combinations",
     "excluded",
-    "flat",
     "refuse_idle_exclusions",
     "setting",
     "settings_of",
@@ -178,12 +178,3 @@ def setting(tables: Mapping[str, Any], key: str) -> Any:
     for part in key.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
     return value
-
-
-def flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (dotted key, value) of nested tables."""
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            yield from flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value

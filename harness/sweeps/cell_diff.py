@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.config.errors import UserError
+from harness.sweeps.flat import flat
 from harness.sweeps.layout import is_study
 from harness.sweeps.records import read_json, read_status, read_stream
 
@@ -83,7 +84,7 @@ def diff_cells(first: Path, second: Path) -> CellDiff:
 
 def differences(first: Any, second: Any) -> list[Difference]:
     """Return the entries of two trees that differ, by dotted key in order."""
-    mine, theirs = _flatten(first), _flatten(second)
+    mine, theirs = (dict(flat(one)) if isinstance(one, Mapping) else {"": one} for one in (first, second))
     names = sorted(mine.keys() | theirs.keys())
     absent = object()
     pairs = ((name, mine.get(name, absent), theirs.get(name, absent)) for name in names)
@@ -113,15 +114,6 @@ def _compare(stream: str, first: Sequence[Row], second: Sequence[Row]) -> str:
     if len(first) != len(second):
         return f"{stream}: equal as far as both go, {len(first)} and {len(second)} rows"
     return f"{stream}: equal, {len(first)} rows" if first else f"{stream}: none"
-
-
-def _flatten(value: Any, prefix: str = "") -> Row:
-    if not isinstance(value, Mapping):
-        return {prefix: value}
-    flat: Row = {}
-    for key, item in value.items():
-        flat |= _flatten(item, f"{prefix}.{key}" if prefix else str(key))
-    return flat
 
 
 def _text(value: Any, absent: object) -> str:

@@ -1,4 +1,6 @@
-"""Make the compact records of a sweep: seven CSV files out of its run folders, byte for byte the same each time.
+"""Make the compact records of a sweep out of its run folders, byte for byte the same each time.
+
+Seven CSV files, and what the cells were made of (``harness.sweeps.provenance``).
 
 An incomplete sweep has them too: cells that are missing, running or failed are rows with what is known of them.
 """
@@ -14,7 +16,9 @@ from harness.config.errors import CorruptRecordError, UserError
 from harness.reports.study import CONFIG_PREFIX, FURTHER_PREFIXES, SCHEMA
 from harness.sweeps.distributions import distributions
 from harness.sweeps.files import write_atomic
+from harness.sweeps.flat import flat
 from harness.sweeps.layout import cell_folder, read_sweep
+from harness.sweeps.provenance import write_provenance
 from harness.sweeps.records import Stream, read_json, read_status, read_stream
 
 __all__ = ["THIRDS", "compact"]
@@ -30,7 +34,7 @@ _SHOWN = ("seed", "task.name", "policy.name", "objective.name", "trust_region.na
 
 
 def compact(folder: Path) -> Path:
-    """Write ``folder``/records/*.csv, rows in the order of the sweep's cells.
+    """Write ``folder``/records/*.csv, rows in the order of the sweep's cells, and provenance.json.
 
     Returns:
         The folder of the records.
@@ -49,6 +53,7 @@ def compact(folder: Path) -> Path:
         records.mkdir(exist_ok=True)
         for name, columns in SCHEMA.items():
             write_atomic(records / name, _to_csv(columns, rows[name]))
+        write_provenance(folder, records)
     except OSError as error:
         raise UserError(f"cannot write to {records}: {error.strerror}") from error
     return records
@@ -79,7 +84,7 @@ def _cell_row(cell: Row, status: Mapping[str, Any], metrics: Sequence[Row], show
     phases: Row = totals.pop("phases", None) or {}
     return {
         **shown,
-        **_flatten(phases, "phase."),
+        **dict(flat(phases, "phase.")),
         **{name: totals.get(name) for name in _TOTALS},
         **{name: cell[name] for name in ("arm", "task", "policy", "seed")},
         "cell": cell["key"],
@@ -98,17 +103,10 @@ def _cell_row(cell: Row, status: Mapping[str, Any], metrics: Sequence[Row], show
 
 def _differing_settings(cells: Sequence[Row]) -> list[Row]:
     """Return for each cell the settings that are not the same in all of them, as ``config.<dotted.key>``."""
-    flat = [_flatten(cell["config"], CONFIG_PREFIX) for cell in cells]
-    keys = sorted({key for settings in flat for key in settings} - {CONFIG_PREFIX + key for key in _SHOWN})
-    varying = [key for key in keys if len({json.dumps(settings.get(key)) for settings in flat}) > 1]
-    return [{key: settings.get(key) for key in varying} for settings in flat]
-
-
-def _flatten(tables: Mapping[str, Any], prefix: str) -> Row:
-    flat: Row = {}
-    for key, value in tables.items():
-        flat |= _flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return flat
+    every = [dict(flat(cell["config"], CONFIG_PREFIX)) for cell in cells]
+    keys = sorted({key for settings in every for key in settings} - {CONFIG_PREFIX + key for key in _SHOWN})
+    varying = [key for key in keys if len({json.dumps(settings.get(key)) for settings in every}) > 1]
+    return [{key: settings.get(key) for key in varying} for settings in every]
 
 
 def _histogram(metrics: Sequence[Row]) -> list[Row]:

@@ -1,20 +1,23 @@
 """What the report's page takes from a study's folder beside the records: provenance, and samples to read. No torch.
 
-A sweep's folder has all of it: sweep.json, the identities of its cells and their samples. A folder of compact records
-may have the sweep's file beside them; what it lacks, the page says.
+A sweep's folder has all of it: sweep.json, the identities of its cells and their samples. Compact records hold no
+samples, and may have the sweep's file beside them; what they lack, the page says.
 """
 
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from harness.config.errors import CorruptRecordError
 from harness.reports.page.content import CellSamples, PageSources, Provenance
 from harness.sweeps.files import dump_json
+from harness.sweeps.flat import flat
 from harness.sweeps.layout import cell_folder, is_study, read_sweep
-from harness.sweeps.records import read_json, read_stream
+from harness.sweeps.provenance import FILE as PROVENANCE
+from harness.sweeps.provenance import identities, shared
+from harness.sweeps.records import read_stream
 
 __all__ = ["page_sources", "representative"]
 
@@ -24,7 +27,7 @@ SAMPLED_CELLS = 60
 TEXT_CHARACTERS = 2_000
 """Of a prompt or response on the page."""
 _SWEEP_FILE = "sweep.toml"
-_TEXTS = ("id", "prompt", "response", "reason", "split", "difficulty", "verdict")
+_SHOWN_TEXTS = ("id", "prompt", "response", "reason", "split", "difficulty", "verdict")
 _NUMBERS = ("value", "fraction")
 _HASH_CHARACTERS = 16
 
@@ -90,7 +93,7 @@ def _samples(folder: Path, cell: Row) -> CellSamples | None:
 
 def _sample(row: Mapping[str, Any]) -> Row:
     """Return what the page shows of a line of samples.jsonl, long texts cut; what is no text or number is missing."""
-    texts = {name: _cut(row.get(name)) for name in _TEXTS}
+    texts = {name: _cut(row.get(name)) for name in _SHOWN_TEXTS}
     numbers = {name: row.get(name) if isinstance(row.get(name), int | float) else None for name in _NUMBERS}
     return {**texts, **numbers}
 
@@ -116,27 +119,21 @@ def _samples_note(shown: int, total: int) -> str:
 def _from_sweep(folder: Path, sweep: Row) -> Provenance:
     cells = sweep["cells"]
     seeds = ", ".join(map(str, sweep.get("seeds", dict.fromkeys(cell["seed"] for cell in cells))))
-    configs = [_flatten(cell["config"]) for cell in cells]
-    shared = {key: value for key, value in configs[0].items() if all(one.get(key) == value for one in configs)}
-    facts = [("sweep", sweep["name"]), ("cells", str(len(cells))), ("seeds", seeds), *_identities(folder, cells)]
-    text, notes = _sweep_text(folder), []
-    if len(facts) == len(("sweep", "cells", "seeds")):
-        notes.append("Versions and hardware are not known yet: no cell has begun.")
-    return Provenance(sweep["name"], sweep.get("description", ""), text, shared, facts, notes)
+    settings = shared({cell["key"]: dict(flat(cell["config"])) for cell in cells})
+    known = _facts(folder)
+    notes = [] if known else ["Versions and hardware are not known yet: no cell has begun."]
+    facts = [("sweep", sweep["name"]), ("cells", str(len(cells))), ("seeds", seeds), *known]
+    return Provenance(sweep["name"], sweep.get("description", ""), _sweep_text(folder), _texts(settings), facts, notes)
 
 
-def _identities(folder: Path, cells: Iterable[Row]) -> list[tuple[str, str]]:
+def _facts(folder: Path) -> list[tuple[str, str]]:
     """Return versions, hardware class and source hashes of the cells that were begun; several where they differ."""
     values: dict[str, Counter[str]] = {}
-    for cell in cells:
-        file = cell_folder(folder, cell["key"]) / "config.json"
-        if not file.is_file():
-            continue
-        identity = read_json(file)
-        tables = {key: identity[key] for key in ("versions", "hardware", "engine", "sources") if key in identity}
-        for key, value in _flatten(tables).items():
-            short = value[:_HASH_CHARACTERS] if key.startswith("sources.") else value
-            values.setdefault(key, Counter())[short] += 1
+    for identity in identities(folder).values():
+        for key, value in _texts(identity).items():
+            if key.split(".")[0] in ("versions", "hardware", "engine", "sources"):
+                short = value[:_HASH_CHARACTERS] if key.startswith("sources.") else value
+                values.setdefault(key, Counter())[short] += 1
     return [(_fact(key), _several(found)) for key, found in values.items()]
 
 
@@ -152,8 +149,8 @@ def _several(found: Counter[str]) -> str:
 
 
 def _from_records(folder: Path) -> Provenance:
-    text = _sweep_text(folder)
-    name, description, facts = folder.resolve().name, "", []
+    text, facts, notes = _sweep_text(folder), list[tuple[str, str]](), list[str]()
+    name, description = folder.resolve().name, ""
     if text:
         try:
             sweep = tomllib.loads(text)
@@ -161,13 +158,14 @@ def _from_records(folder: Path) -> Provenance:
             raise CorruptRecordError(f"{folder / _SWEEP_FILE} is not valid TOML: {error}") from error
         name, description = str(sweep.get("name", name)), str(sweep.get("description", ""))
         facts = [("sweep", name), ("seeds", ", ".join(map(str, sweep.get("seeds", []))))]
-    lacking = "versions, hardware class and the settings that all cells share"
-    notes = [
-        f"These are compact records: they do not hold {lacking}; evengrad report on the sweep's own folder shows them."
-    ]
-    if not text:
+    else:
         notes.append(f"The sweep's file is not beside the records ({_SWEEP_FILE}).")
-    return Provenance(name, description, text, {}, facts, notes)
+    found, prefix = shared(identities(folder)), "config."
+    settings = {key.removeprefix(prefix): value for key, value in found.items() if key.startswith(prefix)}
+    if not found:
+        lacking = "versions, hardware class and the settings that all cells share"
+        notes.append(f"These records do not hold {lacking} ({PROVENANCE} is missing): the sweep's own folder has them.")
+    return Provenance(name, description, text, _texts(settings), [*facts, *_facts(folder)], notes)
 
 
 def _sweep_text(folder: Path) -> str:
@@ -175,11 +173,5 @@ def _sweep_text(folder: Path) -> str:
     return file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
 
 
-def _flatten(tables: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    flat: dict[str, str] = {}
-    for key, value in tables.items():
-        if isinstance(value, Mapping) and value:
-            flat |= _flatten(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = value if isinstance(value, str) and value else dump_json(value)
-    return flat
+def _texts(values: Mapping[str, Any]) -> dict[str, str]:
+    return {key: value if isinstance(value, str) and value else dump_json(value) for key, value in values.items()}

@@ -1,16 +1,13 @@
 """The two sides of ``evengrad compare``: ``FOLDER`` or ``FOLDER:ARM``, with what is known of each cell. No torch."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from harness.config.errors import UserError
 from harness.reports.formats import Table, to_csv, to_latex, to_markdown
 from harness.reports.side_by_side import Settings, Side, compare_sides
 from harness.reports.study import load_study
 from harness.sweeps.files import dump_json, write_atomic
-from harness.sweeps.layout import cell_folder, is_study, read_sweep
-from harness.sweeps.records import read_json
+from harness.sweeps.provenance import identities
 from harness.sweeps.study import records_of
 
 __all__ = ["compare", "write_table"]
@@ -47,7 +44,7 @@ def write_table(table: Table, file: Path) -> None:
 
 def _side(word: str) -> Side:
     folder, arm = _split(word)
-    return Side(word, load_study(records_of(folder)), arm, _settings(folder) if is_study(folder) else None)
+    return Side(word, load_study(records_of(folder)), arm, _settings(folder))
 
 
 def _split(word: str) -> tuple[Path, str | None]:
@@ -60,22 +57,10 @@ def _split(word: str) -> tuple[Path, str | None]:
     raise UserError(f"{word} is no folder of a study, nor FOLDER:ARM with such a folder in front")
 
 
-def _settings(folder: Path) -> Settings:
-    """Return for each cell that was begun what its identity holds beside objective, trust region and seed."""
-    found: dict[str, Mapping[str, Any]] = {}
-    for cell in read_sweep(folder)["cells"]:
-        file = cell_folder(folder, cell["key"]) / "config.json"
-        if file.is_file():
-            flat = _flatten(read_json(file))
-            found[cell["key"]] = {k: v for k, v in flat.items() if not k.startswith(_OF_THE_ARM)}
-    return found
-
-
-def _flatten(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, item in value.items():
-        if isinstance(item, Mapping):
-            flat |= _flatten(item, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = item if isinstance(item, str) else dump_json(item)
-    return flat
+def _settings(folder: Path) -> Settings | None:
+    """Return for each cell that was begun what its identity holds beside objective and trust region, or None."""
+    found = identities(folder)
+    kept = {cell: {k: v for k, v in one.items() if not k.startswith(_OF_THE_ARM)} for cell, one in found.items()}
+    return {
+        cell: {k: v if isinstance(v, str) else dump_json(v) for k, v in one.items()} for cell, one in kept.items()
+    } or None

@@ -7,7 +7,8 @@ from typing import Any
 from harness.config.errors import UserError
 from harness.config.loading import apply_overrides, is_setting
 from harness.config.sweep import Arm, SweepConfig, TuningConfig
-from harness.sweeps.axes import flat, settings_of
+from harness.sweeps.axes import settings_of
+from harness.sweeps.flat import flat
 from harness.sweeps.search import points
 
 __all__ = ["DECLARED", "Trial", "trial_sweep", "trials_of", "tuning_of"]

@@ -240,6 +240,20 @@ def test_compare_pairs_what_can_be_paired(studies, capsys):
     assert Path("compared.csv").read_text().startswith("task,arm,num_pairs,")
 
 
+def test_compact_records_know_what_their_cells_were_made_of(studies, capsys):
+    """What a comparison says of two folders it says of their records alone; other versions are named."""
+    from harness.sweeps.compact import compact
+
+    for name in ("whole", "failed"):
+        shutil.copytree(compact(Path(name)), f"records-{name}")
+    of_folders = said(capsys, "compare", "whole", "failed")
+    assert said(capsys, "compare", "records-whole", "records-failed").replace("records-", "") == of_folders
+    file = Path("records-failed") / "provenance.json"
+    known = json.loads(file.read_text())
+    file.write_text(json.dumps({**known, "shared": {**known["shared"], "versions.torch": "1.0"}}))
+    assert "versions.torch (absent and 1.0)" in said(capsys, "compare", "records-whole", "records-failed")
+
+
 def test_compare_of_two_arms(studies, capsys):
     out = said(capsys, "compare", "whole:a", "whole:b")
     assert "a / b" in out

@@ -109,7 +109,7 @@ def test_settings_and_versions_are_compared_where_both_are_known(pair) -> None:
     text = " ".join(compare_sides(*sides).notes)
     assert "Differs beyond the arm in 16 of 16 pairs: versions.torch (2.12.0 and 2.13.0)." in text
     assert "epochs" not in text
-    assert "B has compact records alone" in " ".join(compare_sides(sides[0], Side("y", pair[0])).notes)
+    assert "B has records without them (provenance.json)" in " ".join(compare_sides(sides[0], Side("y", pair[0])).notes)
 
 
 def test_an_arm_that_is_not_there_is_refused(pair) -> None:
