@@ -11,7 +11,8 @@ from pathlib import Path
 
 from harness.reports.figures import FIGURES
 from harness.reports.figures.absent import NoData
-from harness.reports.figures.style import FORMATS, applied, require_formats, save
+from harness.reports.figures.saving import FORMATS, require_formats, save
+from harness.reports.figures.style import applied
 from harness.reports.formats import to_csv, to_latex, to_markdown
 from harness.reports.page import PAGE, PageSources, render_page
 from harness.reports.scores import outcomes

@@ -57,9 +57,22 @@ def mean_line(found: pd.DataFrame) -> pd.DataFrame:
     done = found[found["done"]]
     if done.empty:
         return pd.DataFrame(columns=["step", "x", "y", "low", "high"], dtype="float64")
-    grouped = done.groupby("step", sort=True)
-    mean = grouped.agg(x=("x", "mean"), y=("y", "mean"), low=("y", "min"), high=("y", "max"), num=("y", "size"))
-    return mean[mean["num"] == done["run"].nunique()].reset_index()
+    steps, places = np.unique(done["step"].to_numpy(), return_inverse=True)
+    x, y = (done[name].to_numpy("float64") for name in ("x", "y"))
+    low, high = np.full(len(steps), math.inf), np.full(len(steps), -math.inf)
+    np.fmin.at(low, places, y)
+    np.fmax.at(high, places, y)
+    counts = np.bincount(places)
+    mean = pd.DataFrame(
+        {
+            "step": steps,
+            "x": np.bincount(places, x) / counts,
+            "y": np.bincount(places, y) / counts,
+            "low": low,
+            "high": high,
+        }
+    )
+    return mean[counts == done["run"].nunique()].reset_index(drop=True)
 
 
 def draw_panels(study: Study, panels: list[Panel], runs: Runs, what: str, band: Band) -> tuple[bool, bool]:

@@ -11,7 +11,6 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 
 import matplotlib as mpl
@@ -20,13 +19,11 @@ from matplotlib import style as mpl_style
 from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from PIL import Image
 
 from harness.reports.study import Study
 
 COLUMN, PAGE = 3.25, 6.75
 """Widths of a paper's column and page, inches."""
-FORMATS = ("png", "pdf", "svg")
 COLOR_MAP = "cividis"
 """Of heat maps: as light in grey print as it is in colour, and the same to the colour-blind."""
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -77,13 +74,6 @@ X_LABEL_HEIGHT = 0.17
 """Inches that a label of the x axis under all panels takes."""
 X_LABEL, Y_LABEL = "x-label", "y-label"
 """Ids of labels that stand once for all panels."""
-PNG_COLORS = 256
-_NO_METADATA = {
-    "png": {"Software": None},
-    "pdf": {"CreationDate": None, "Producer": None, "Creator": None},
-    "svg": {"Date": None, "Creator": None},
-}
-"""What would make the bytes depend on the time or on a version."""
 
 
 @dataclass(frozen=True)
@@ -197,7 +187,9 @@ def settle(figure: Figure) -> None:
 
     The solver of the layout orders its variables by memory address, so the last bits of a place differ from run to run.
     """
-    figure.draw_without_rendering()
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
     figure.set_layout_engine("none")
     for axes in figure.axes:
         axes.set_position([round(float(end), PLACE_DECIMALS) for end in axes.get_position().bounds])
@@ -209,36 +201,6 @@ def arm_handles(study: Study) -> list[Artist]:
         Line2D([], [], label=arm, marker=look.marker, markerfacecolor=look.face, **look.line)
         for arm, look in looks(study).items()
     ]
-
-
-def save(figure: Figure, kind: str, style: str | Path | None = None) -> bytes:
-    """Render to PNG (200 dots an inch, 256 colours), PDF or SVG bytes that depend on the figure alone.
-
-    Raises:
-        ValueError: no such format.
-    """
-    require_formats([kind])
-    buffer = BytesIO()
-    with applied(style):
-        figure.savefig(buffer, format=kind, metadata=_NO_METADATA[kind])
-    return _few_colors(buffer.getvalue()) if kind == "png" else buffer.getvalue()
-
-
-def require_formats(kinds: Sequence[str]) -> None:
-    """Raise ValueError if one of ``kinds`` is no format of figures."""
-    for kind in kinds:
-        if kind not in FORMATS:
-            raise ValueError(f"unknown figure format {kind!r}; known: {', '.join(FORMATS)}")
-
-
-def _few_colors(png: bytes) -> bytes:
-    """Write the picture with a palette: a third of the size, and no difference that an eye sees."""
-    buffer = BytesIO()
-    with Image.open(BytesIO(png)) as image:
-        dots = tuple(image.info.get("dpi", (200, 200)))
-        palette = image.convert("RGB").quantize(PNG_COLORS, dither=Image.Dither.NONE)
-        palette.save(buffer, format="png", optimize=True, dpi=dots)
-    return buffer.getvalue()
 
 
 def of_arm(frame: pd.DataFrame, task: str, arm: str) -> pd.DataFrame:

@@ -13,7 +13,8 @@ from matplotlib.text import Text
 from synthetic_study import ARMS, write_study
 
 from harness.reports.figures import FIGURES, NoData
-from harness.reports.figures.style import COLUMN, PAGE, PLACE_DECIMALS, SMALL, applied, looks, save
+from harness.reports.figures.saving import save
+from harness.reports.figures.style import COLUMN, PAGE, PLACE_DECIMALS, SMALL, applied, looks
 from harness.reports.statistics import mean_interval
 from harness.reports.study import load_study
 

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from harness.reports.figures import FIGURES
-from harness.reports.figures.style import save
+from harness.reports.figures.saving import save
 from harness.reports.page import CellSamples, PageSources, Provenance, render_page
 from harness.reports.page.content import MOST_ROWS, SHOWN_ROWS, Grid, arm_grid, cell_grid, failure_grid, grid
 from harness.reports.tables import all_tables

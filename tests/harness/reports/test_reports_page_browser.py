@@ -5,7 +5,7 @@ import shutil
 import pytest
 from test_reports_page import SOURCES
 
-from harness.reports.figures.style import save
+from harness.reports.figures.saving import save
 from harness.reports.formats import Table
 from harness.reports.page import render_page
 from harness.reports.tables import all_tables
