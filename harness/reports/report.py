@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -60,23 +61,24 @@ def write_report(
     with applied(style):
         pass
     wanted = tuple(formats) if page is None else tuple(dict.fromkeys(["png", *formats]))
-    drawings = zip(names, _drawn(names, study, baseline, style, wanted), strict=True)
-    if figures is not None:
-        drawings = _all_drawn(drawings)
-    tables, pictures = all_tables(study, baseline), dict[str, bytes]()
-    written = [
-        _replace(Path(folder) / "tables" / f"{table.name}.{suffix}", write(table).encode("utf-8"))
-        for table in tables
-        for suffix, write in _WRITERS.items()
-    ]
-    for name, drawn in drawings:
-        if isinstance(drawn, str):
-            say(f"left out: figure {name}: {drawn}")
-            continue
-        for kind in formats:
-            written.append(_replace(Path(folder) / "figures" / f"{name}.{kind}", drawn[kind]))
-        if page is not None:
-            pictures[name] = drawn["png"]
+    with _drawn(names, study, baseline, style, wanted) as drawn:
+        drawings = zip(names, drawn, strict=True)
+        if figures is not None:
+            drawings = _all_drawn(drawings)
+        tables, pictures = all_tables(study, baseline), dict[str, bytes]()
+        written = [
+            _replace(Path(folder) / "tables" / f"{table.name}.{suffix}", write(table).encode("utf-8"))
+            for table in tables
+            for suffix, write in _WRITERS.items()
+        ]
+        for name, found in drawings:
+            if isinstance(found, str):
+                say(f"left out: figure {name}: {found}")
+                continue
+            for kind in formats:
+                written.append(_replace(Path(folder) / "figures" / f"{name}.{kind}", found[kind]))
+            if page is not None:
+                pictures[name] = found["png"]
     if page is not None:
         written.append(_replace(Path(folder) / PAGE, render_page(study, baseline, tables, pictures, page)))
     return written
@@ -103,18 +105,22 @@ def _all_drawn(
     return listed
 
 
+@contextmanager
 def _drawn(
     names: Sequence[str], study: Study, baseline: str, style: str | Path | None, formats: Sequence[str]
-) -> Iterator[dict[str, bytes] | str]:
-    """Yield the figures, {format: bytes} or why there is none; several at a time where processes can be forked."""
+) -> Iterator[Iterator[dict[str, bytes] | str]]:
+    """Give an iterator over the figures, {format: bytes} or why there is none.
+
+    Where processes can be forked, several are drawn at a time, from now on and beside what the caller does.
+    """
     draw = partial(_draw, study=study, baseline=baseline, style=style, formats=formats)
     workers = min(len(names), os.cpu_count() or 1)
     if workers <= 1 or "fork" not in multiprocessing.get_all_start_methods():
-        yield from map(draw, names)
+        yield map(draw, names)
         return
     outcomes(study)  # what all figures share is computed once, before the processes part
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork")) as pool:
-        yield from pool.map(draw, names)
+        yield pool.map(draw, names)
 
 
 def _draw(

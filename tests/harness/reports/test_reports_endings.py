@@ -3,15 +3,13 @@
 import csv
 import io
 import math
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
-from synthetic_study import with_scores, write_many, write_study
+from synthetic_study import with_scores, write_study
 
 from harness.reports.accuracy import accuracy_frame, accuracy_table
 from harness.reports.comparison import compare, comparison_table, worst_cases
@@ -219,26 +217,3 @@ def test_fits_of_a_study_are_made_or_refused(tmp_path):
         assert verdict == (f"refused: {row['refusal']}" if row["refusal"] else "fitted")
     few = fit_table(load_study(with_scores(tmp_path / "few", FINALS)))
     assert {row[-2] for row in few.rows} == {"refused: 4 evaluations after the start, 5 needed beyond the lower knee"}
-
-
-SCRIPT = """
-import resource, sys, time
-from harness.reports.report import write_report
-from harness.reports.study import load_study
-start = time.process_time()
-files = write_report(load_study(sys.argv[1]), sys.argv[2], figures=[])
-assert "torch" not in sys.modules
-print(time.process_time() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, len(files))
-"""
-
-
-def test_the_tables_of_a_thousand_cells_take_seconds(tmp_path):
-    """Processor time, which a busy machine does not stretch much; the figures have the other half of a minute."""
-    records = write_many(tmp_path / "records")
-    assert len(load_study(records).cells) == 1_000
-    command = [sys.executable, "-c", SCRIPT, str(records), str(tmp_path / "out")]
-    out = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    seconds, gibibytes, files = out.split()
-    assert float(seconds) < 30
-    assert float(gibibytes) < 1
-    assert int(files) == 30
