@@ -10,6 +10,7 @@ does a column of ``LATER`` or the file of ``LATER_FILES`` that records from befo
 
 import math
 from dataclasses import dataclass, field
+from gzip import BadGzipFile
 from pathlib import Path
 
 import numpy as np
@@ -147,7 +148,8 @@ def load_study(folder: str | Path) -> Study:
     """Read the records of one study.
 
     Args:
-        folder: holds the files of ``SCHEMA``; columns beyond them are kept, those of ``LATER`` may be missing.
+        folder: holds the files of ``SCHEMA``, each as it is or as .csv.gz; columns beyond them are kept, those of
+            ``LATER`` may be missing.
 
     Returns:
         The study with every column of ``SCHEMA``; numbers are float64 (NaN where empty), ``seed`` is int64, text is ""
@@ -178,19 +180,26 @@ def load_study(folder: str | Path) -> Study:
 
 
 def _read(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
+    packed = path.with_name(f"{path.name}.gz")
+    if packed.is_file() and not path.exists():
+        return _parsed(packed, path.name, columns)
     if path.name in LATER_FILES and not path.exists():
         return pd.DataFrame({name: pd.Series(dtype=str if name in TEXT_COLUMNS else "float64") for name in columns})
     if not path.is_file():
         raise ValueError(f"{path.name} is missing in {path.parent}; a study needs {', '.join(SCHEMA)}")
+    return _parsed(path, path.name, columns)
+
+
+def _parsed(path: Path, name: str, columns: tuple[str, ...]) -> pd.DataFrame:
     try:
         raw = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8")
-    except (pd.errors.EmptyDataError, pd.errors.ParserError) as error:
+    except (pd.errors.EmptyDataError, pd.errors.ParserError, EOFError, BadGzipFile) as error:
         raise ValueError(f"{path.name}: not a CSV file with a header row ({error})") from error
     lacking = [column for column in columns if column not in raw.columns]
-    required = [column for column in lacking if column not in LATER.get(path.name, ())]
+    required = [column for column in lacking if column not in LATER.get(name, ())]
     if required:
         raise ValueError(f"{path.name}: missing column(s) {', '.join(map(repr, required))}")
-    converted = {str(column): _convert(path.name, str(column), raw[column]) for column in raw.columns}
+    converted = {str(column): _convert(name, str(column), raw[column]) for column in raw.columns}
     empty = {name: pd.Series("" if name in TEXT_COLUMNS else math.nan, raw.index) for name in lacking}
     return pd.DataFrame({**converted, **empty})
 

@@ -1,5 +1,7 @@
 """Reading the records: one frame a file, and errors that name the file and the column."""
 
+import gzip
+
 import pandas as pd
 import pytest
 from synthetic_study import write_study
@@ -47,6 +49,19 @@ def test_a_missing_file_is_named(folder, name):
 def test_a_missing_column_is_named(folder, name, column):
     _edit(folder, name, lambda x: x.drop(columns=column))
     with pytest.raises(ValueError, match=rf"^{name}: missing column\(s\) '{column}'$"):
+        load_study(folder)
+
+
+def test_packed_files_are_read_as_they_are(folder):
+    whole = load_study(folder)
+    for name in ("metrics.csv", "ratios.csv"):
+        (folder / f"{name}.gz").write_bytes(gzip.compress((folder / name).read_bytes(), mtime=0))
+        (folder / name).unlink()
+    packed = load_study(folder)
+    pd.testing.assert_frame_equal(packed.metrics, whole.metrics)
+    pd.testing.assert_frame_equal(packed.ratios, whole.ratios)
+    (folder / "ratios.csv.gz").write_bytes(b"no gzip")
+    with pytest.raises(ValueError, match="ratios.csv.gz: not a CSV file"):
         load_study(folder)
 
 
