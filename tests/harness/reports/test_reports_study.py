@@ -61,7 +61,7 @@ def test_packed_files_are_read_as_they_are(folder):
     pd.testing.assert_frame_equal(packed.metrics, whole.metrics)
     pd.testing.assert_frame_equal(packed.ratios, whole.ratios)
     (folder / "ratios.csv.gz").write_bytes(b"no gzip")
-    with pytest.raises(ValueError, match="ratios.csv.gz: not a CSV file"):
+    with pytest.raises(ValueError, match=r"ratios\.csv\.gz: not a CSV file"):
         load_study(folder)
 
 
