@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+from harness.parents import end_with_parent
 from harness.reports.figures import FIGURES
 from harness.reports.figures.absent import NoData
 from harness.reports.figures.saving import FORMATS, require_formats, save
@@ -119,7 +120,8 @@ def _drawn(
         yield map(draw, names)
         return
     outcomes(study)  # what all figures share is computed once, before the processes part
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork")) as pool:
+    forked = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(workers, mp_context=forked, initializer=end_with_parent) as pool:
         yield pool.map(draw, names)
 
 

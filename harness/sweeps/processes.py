@@ -3,10 +3,8 @@
 Process 0 holds the cell's folder; the others compute beside it and write nothing. What ends one of them ends all.
 """
 
-import ctypes
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -16,11 +14,11 @@ from typing import Any
 
 from harness.config.errors import BusyError, CompletedError, LostLeaseError, StorageError, UserError
 from harness.config.schema import RunConfig
+from harness.parents import end_with_parent
 from harness.sweeps.records import Stream, read_status
 
 __all__ = ["Follower", "launch", "rank"]
 
-_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 _LAST_LINES = 3
 _KINDS = {kind.__name__: kind for kind in (BusyError, CompletedError, LostLeaseError, StorageError)}
 
@@ -73,7 +71,9 @@ def launch(engine: str, config: RunConfig, path: Path, notify: Callable[[dict[st
     command += ["--engine", engine, "--folder", str(path), "--config", config.model_dump_json()]
     refusal, kind = "", UserError
     with tempfile.TemporaryFile("w+") as log:
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, preexec_fn=_end_with_us) as job:
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=log, text=True, preexec_fn=end_with_parent
+        ) as job:
             assert job.stdout is not None
             for line in job.stdout:
                 message = json.loads(line)
@@ -89,8 +89,3 @@ def launch(engine: str, config: RunConfig, path: Path, notify: Callable[[dict[st
         log.seek(0)
         last = " ".join(line.strip() for line in log.read().splitlines()[-_LAST_LINES:])
         raise RuntimeError(f"{config.engine.processes} processes ended with exit status {job.returncode}: {last}")
-
-
-def _end_with_us() -> None:
-    """Let the kernel stop this process when its parent ends, however that is."""
-    ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGTERM)

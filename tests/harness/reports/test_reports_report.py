@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -134,3 +135,25 @@ def test_an_interrupted_write_leaves_the_old_file(small, tmp_path, monkeypatch):
 def test_the_baseline_reaches_the_figures(small, tmp_path):
     figure = FIGURES["paired_differences"](small, baseline="gspo+dual")
     assert figure.get_supxlabel() == "difference in test score to gspo+dual"
+
+
+def test_processes_that_draw_end_with_a_report_that_is_killed(tmp_path):
+    records = write_study(tmp_path / "records", arms=("grpo",), tasks=("arithmetic",), seeds=(0,), iterations=4)
+    program = (
+        "import sys, time; from harness.reports import report; from harness.reports.study import load_study\n"
+        "report._draw = lambda name, **_: time.sleep(600)\n"
+        "report.write_report(load_study(sys.argv[1]), sys.argv[2])"
+    )
+    with subprocess.Popen([sys.executable, "-c", program, str(records), str(tmp_path)], cwd=ROOT) as job:
+        children = Path(f"/proc/{job.pid}/task/{job.pid}/children")
+        _wait_until(lambda: len(children.read_text().split()) > 1)
+        drawing = [Path(f"/proc/{number}") for number in children.read_text().split()]
+        job.kill()
+    _wait_until(lambda: not any(place.exists() for place in drawing))
+
+
+def _wait_until(true):
+    limit = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < limit
+        time.sleep(0.05)
