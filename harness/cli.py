@@ -115,7 +115,7 @@ def _add_sweep(commands: "Commands") -> None:
 def _add_report(commands: "Commands") -> None:
     command = add_command(
         *(commands, "report", "Write the tables and figures of a study, and page.html with all of it."),
-        "evengrad report results/quick --figures learning_curves,entropy --formats pdf --out paper",
+        "evengrad report results/claim --figures learning_curves,entropy --formats pdf --out paper",
     )
     command.add_argument("study", type=Path, metavar="STUDY_DIR", help="a sweep's folder, or one with records")
     command.add_argument("--out", type=Path, metavar="DIR", help="default: STUDY_DIR")

@@ -34,7 +34,7 @@ def add_compare(commands: "Commands") -> None:
             "compare",
             "Compare two studies, or two arms of studies: paired differences, and what does not pair.",
         ),
-        "evengrad compare results/quick:gspo results/runs/mine:gspo --out compared.md",
+        "evengrad compare results/claim:gspo results/runs/mine:gspo --out compared.md",
     )
     for name in ("A", "B"):
         command.add_argument(name.lower(), metavar=name, help="folder of a study, or FOLDER:ARM")

@@ -27,7 +27,7 @@ def test_every_metric_of_the_log_is_in_the_glossary_and_no_other() -> None:
     columns = set(SCHEMA["metrics.csv"]) - {"cell"}
     assert glossary() == columns | more_than_a_number
     assert set(StepMetrics().summary()) <= glossary()
-    assert set(load_study(ROOT / "results" / "quick" / "records").metrics.columns) - {"cell"} == columns
+    assert set(load_study(ROOT / "results" / "claim" / "records").metrics.columns) - {"cell"} == columns
 
 
 def test_every_module_stands_in_the_tree() -> None:

@@ -9,12 +9,13 @@ from harness.reports.report import write_report
 from harness.reports.study import load_study
 
 ROOT = Path(__file__).parent.parent
+CLAIM = ROOT / "results" / "claim"
 STUDIES = sorted(folder.parent for folder in (ROOT / "results").glob("*/tables"))
 MAX_RECORDS_BYTES = 5_000_000
 
 
 def test_there_is_a_shipped_study() -> None:
-    assert ROOT / "results" / "quick" in STUDIES
+    assert ROOT / "results" / "claim" in STUDIES
 
 
 @pytest.mark.parametrize("folder", STUDIES, ids=lambda f: f.name)
@@ -33,24 +34,36 @@ def test_tables_and_figures_come_from_the_committed_records(folder: Path, tmp_pa
 def test_records_are_complete_and_small(folder: Path) -> None:
     study = load_study(folder / "records")
     sweep = load_sweep(folder / "sweep.toml")
-    assert set(study.cells["status"]) == {"completed"}
+    assert set(study.cells["status"]) <= {"completed", "failed"}
+    assert set(study.cells["failure"]) <= {"", "divergence"}
     assert set(study.cells["seed"]) == set(sweep.seeds)
     assert sum(file.stat().st_size for file in (folder / "records").iterdir()) < MAX_RECORDS_BYTES
 
 
-def test_every_arm_of_the_quick_study_gains_on_both_tasks() -> None:
-    study = load_study(ROOT / "results" / "quick" / "records")
+def test_the_tuned_study_is_what_a_comparison_needs() -> None:
+    """Ten seeds and more a cell of the table, tests of 500 prompts and more, every arm tuned by as many trials."""
+    study = load_study(CLAIM / "records")
     tests = study.evals.query("split == 'test'").merge(study.cells[["cell", "arm", "task"]], on="cell")
     assert (tests["num_prompts"] >= 500).all()
-    mean = tests.groupby(["arm", "task", "fraction"])["score"].mean().unstack()
-    assert len(mean) == 16
+    assert (study.cells.groupby(["arm", "task"])["seed"].nunique() >= 10).all()
+    assert study.tuning.groupby(["arm", "apart"]).size().nunique() == 1
+    seeds = set(load_sweep(CLAIM / "sweep.toml").tuning.seeds)
+    assert not seeds & set(study.cells["seed"])
+
+
+def test_every_arm_of_the_tuned_study_gains_on_fresh_data() -> None:
+    study = load_study(CLAIM / "records")
+    tests = study.evals.query("split == 'test'").merge(study.cells[["cell", "arm", "task"]], on="cell")
+    mean = tests[tests["task"].str.endswith("epochs=1")].groupby(["arm", "task", "fraction"])["score"].mean().unstack()
+    assert len(mean) == 20
     assert (mean[1.0] > mean[0.0]).all()
 
 
-def test_every_cell_of_the_quick_study_ends_within_one_update_of_the_budget() -> None:
-    cells = load_study(ROOT / "results" / "quick" / "records").cells
+def test_every_cell_of_the_tuned_study_ends_within_one_update_of_the_budget() -> None:
+    cells = load_study(CLAIM / "records").cells
+    cells = cells[cells["status"] == "completed"]
     update = (cells["phase.update.flops"] + cells["phase.critic.flops"].fillna(0)) / cells["updates"]
     left = cells["budget_amount"] - cells["spent_flops"]
     assert (left >= 0).all()
-    assert (left < 1.5 * update).all()  # the update that no longer fitted may be larger than the mean one
+    assert (left < 2 * update).all()  # the update that no longer fitted may be larger than the mean one
     assert (cells.loc[cells["arm"] == "ppo", "phase.critic.flops"] > 0).all()

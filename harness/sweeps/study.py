@@ -35,7 +35,7 @@ def load(folder: Path | str) -> "pd.DataFrame":
     """Return one row an iteration of every cell, with the cell's columns; of a sweep's folder or of committed records.
 
     Example:
-        >>> load("results/quick").groupby("arm")["entropy_nats"].mean()
+        >>> load("results/claim").groupby("arm")["entropy_nats"].mean()
     """
     from harness.reports.study import load_study
 
