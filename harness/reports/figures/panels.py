@@ -49,9 +49,9 @@ class Panel:
 
 
 def task_panels(study: Study, row_height: float = PANEL_HEIGHT, sharey: bool = False) -> tuple[Figure, list[Panel]]:
-    """Make one panel a task with all arms in it, at most three panels a row."""
+    """Make one panel a task with all arms in it."""
     tasks = study.tasks
-    columns = min(3, len(tasks))
+    columns = task_columns(len(tasks))
     rows = math.ceil(len(tasks) / columns)
     figure, grid = _grid(rows, columns, row_height, sharey=sharey)
     panels = []
@@ -61,6 +61,11 @@ def task_panels(study: Study, row_height: float = PANEL_HEIGHT, sharey: bool = F
     for axes in grid.flat[len(tasks) :]:
         axes.set_axis_off()
     return figure, panels
+
+
+def task_columns(num: int) -> int:
+    """Return the columns that panels of ``num`` tasks stand in: at most three, and no row with a single one."""
+    return 2 if num == 4 else min(3, num)  # noqa: PLR2004
 
 
 def are_many(study: Study) -> bool:
@@ -99,7 +104,7 @@ def family_panels(study: Study) -> tuple[Figure, list[Panel]]:
 def arm_rows(study: Study, sharex: bool = True) -> tuple[Figure, list[Panel]]:
     """Make one panel a task with a row an arm, the first arm on top; panels share the arms' axis."""
     tasks = study.tasks
-    columns = min(3, len(tasks))
+    columns = task_columns(len(tasks))
     lines = math.ceil(len(tasks) / columns)
     each = LOW_ROW_HEIGHT if len(study.arms) > MANY_ROWS else ROW_HEIGHT
     wide = max(map(len, study.arms)) > LONG_NAME

@@ -12,6 +12,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import NullLocator
 
 from harness.reports.comparison import AXIS_WORDS
 from harness.reports.figures.absent import NoData
@@ -43,11 +44,17 @@ def sigmoid_fit(study: Study, baseline: str) -> Figure:
         raise NoData("no fit: " + "; ".join(f"{reason} ({_listed(arms)})" for reason, arms in refused.items()))
     figure, panels = task_panels(study, SCORE_HEIGHT)
     looked = looks(study)
+    known = [one.compute for one in found.values() if one.compute.size]
+    first, last = min(float(one[1]) for one in known), max(float(one[-1]) for one in known)
+    unit, label = scaled(pd.Series([last]), _budget_words(study))
     for panel in panels:
         for arm in panel.arms:
-            _draw_fit(panel.axes, found[panel.task, arm], fitted.get((panel.task, arm)), looked[arm])
+            _draw_fit(panel.axes, found[panel.task, arm], fitted.get((panel.task, arm)), looked[arm], unit)
         panel.axes.set_xscale("log")
-    label_axes(panels, f"{_budget_words(study)} (log scale)", f"validation score\n({score_name(study)})")
+        ticks = [first / unit, last / unit, FURTHER * last / unit]
+        panel.axes.set_xticks(ticks, [f"{tick:.3g}" for tick in ticks])
+        panel.axes.xaxis.set_minor_locator(NullLocator())
+    label_axes(panels, f"{label} (log scale)", f"validation score\n({score_name(study)})")
     handles = [
         Line2D([], [], label=arm, color=look.color, marker=look.marker, markerfacecolor=look.face)
         for arm, look in looked.items()
@@ -63,19 +70,22 @@ def sigmoid_fit(study: Study, baseline: str) -> Figure:
     return figure
 
 
-def _draw_fit(axes: Axes, found: Curves, fit: Any, look: Look) -> None:
+def _draw_fit(axes: Axes, found: Curves, fit: Any, look: Look, unit: float) -> None:
     if not found.compute.size:
         return
     color, face = (look.color, look.face) if fit else (GREY, "white")
     x = found.compute[1:]
-    axes.plot(x, found.scores.mean(axis=0)[1:], look.marker, color=color, markerfacecolor=face)
+    axes.plot(x / unit, found.scores.mean(axis=0)[1:], look.marker, color=color, markerfacecolor=face)
     if fit is None:
         return
     inside = np.geomspace(float(x[0]), float(x[-1]), 60)
     beyond = np.geomspace(float(x[-1]), FURTHER * float(x[-1]), 30)
     for part, kind in ((inside, "-"), (beyond, DASHED)):
         axes.plot(
-            part, sigmoid(part, fit.start, fit.asymptote, fit.steepness, fit.midpoint), linestyle=kind, color=color
+            part / unit,
+            sigmoid(part, fit.start, fit.asymptote, fit.steepness, fit.midpoint),
+            linestyle=kind,
+            color=color,
         )
 
 

@@ -18,7 +18,7 @@ from harness.reports.figures.absent import NoData
 from harness.reports.figures.lines import BAND_FROM, whole_decades
 from harness.reports.figures.panels import seeds_caption, trouble_caption
 from harness.reports.figures.settings import Line, Swept, scale_setting, swept
-from harness.reports.figures.style import COLUMN, MARKERS, PAGE, PALETTE, SMALL, Look, compose
+from harness.reports.figures.style import COLUMN, PAGE, SMALL, Look, compose, looks, looks_of
 from harness.reports.scores import outcomes, score_name
 from harness.reports.statistics import mean_interval
 from harness.reports.study import Study
@@ -70,7 +70,8 @@ def _means(study: Study, by_cell: pd.Series) -> Values:
 def _figure(study: Study, found: list[Swept], quantities: dict[str, tuple[Values, bool]]) -> Figure:
     names = list(dict.fromkeys(line.name for setting in found for line in setting.lines))
     regions = {line.name for setting in found for line in setting.lines if line.has_region}
-    looked = {name: Look(PALETTE[i % 7], MARKERS[(i + i // 7) % 8], name in regions) for i, name in enumerate(names)}
+    looked = {**looks_of(names, lambda name: name in regions), **looks(study)}
+    looked = {name: looked[name] for name in names}
     places = [
         (task, setting, label)
         for label in quantities
@@ -129,6 +130,8 @@ def _draw(axes: Axes, lines: list[Line], values: Values, looked: dict[str, Look]
 
 def _caption(study: Study, found: list[Swept]) -> str:
     text = "Line: arms that differ in this setting alone, mean over seeds; bars: 95% t interval (from 3 seeds)"
+    if not study.tuning.empty:
+        text += "; what the tuning chose for each value differs too"
     if any(not line.joined for setting in found for line in setting.lines):
         text += "; without a line: trials of an objective that differ in other settings too"
     return f"{text}; x on the axis: no seed has a score. {seeds_caption(study)}"

@@ -56,8 +56,9 @@ def test_the_fits_of_the_figure_are_those_of_the_table(tmp_path):
     assert "Not fitted, the score does not rise: gspo arithmetic." in text
     (row, _) = fit_frame(study).to_dict("records")
     line = next(line for line in figure.axes[0].get_lines() if len(line.get_xdata()) == 60)
+    compute = line.get_xdata() * float(study.cells["budget_amount"].iloc[0]) / line.get_xdata()[-1]
     assert line.get_ydata() == pytest.approx(
-        sigmoid(line.get_xdata(), *(row[n] for n in ("start", "asymptote", "steepness", "midpoint")))
+        sigmoid(compute, *(row[n] for n in ("start", "asymptote", "steepness", "midpoint")))
     )
 
 
