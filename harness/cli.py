@@ -200,7 +200,7 @@ def _sweep(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from harness.sweeps.command import write_reports
+    from harness.sweeps.reporting import write_reports
 
     chosen = {"baseline": options.baseline, "figures": options.figures, "style": options.style}
     chosen |= {"formats": options.formats, "say": _say}

@@ -10,23 +10,23 @@ from rich.console import Console
 from tabulate import tabulate
 
 from harness.compatibility import check_run
-from harness.config.errors import StorageError, UserError
+from harness.config.errors import StorageError
 from harness.config.loading import load_run
 from harness.sweeps.engines import execute, load_engine
 from harness.sweeps.executors import check_executor, run_cells
 from harness.sweeps.files import dump_json
 from harness.sweeps.grid import Cell, schedule
-from harness.sweeps.layout import is_study, read_sweep
 from harness.sweeps.planning import Plan, tuned_plan
 from harness.sweeps.pool import Outcome
 from harness.sweeps.progress import Progress
 from harness.sweeps.records import read_json, read_status
+from harness.sweeps.reporting import write_reports
 from harness.sweeps.reuse import studies_in, take_over
 from harness.sweeps.storage import writing
-from harness.sweeps.study import StudyFolder, enter, records_of
+from harness.sweeps.study import StudyFolder, enter
 from harness.sweeps.tuning import FOLDER, WORST, judge, write_tuning
 
-__all__ = ["DEFAULT_FOLDER", "run_plan", "run_sweep", "train", "write_reports"]
+__all__ = ["DEFAULT_FOLDER", "run_plan", "run_sweep", "train"]
 
 DEFAULT_FOLDER = Path("results/runs")
 Say = Callable[[str], None]
@@ -139,44 +139,6 @@ def _run(
         study.check()
         raise StorageError(stopped[0])
     return outcomes
-
-
-def write_reports(
-    folder: Path,
-    out: Path,
-    *,
-    baseline: str | None = None,
-    figures: Sequence[str] | None = None,
-    style: str | None = None,
-    formats: Sequence[str] | None = None,
-    say: Say = lambda _: None,
-) -> list[Path]:
-    """Write tables, figures and the page of a sweep's folder or of committed records.
-
-    Args:
-        folder: a sweep's folder (its records are made anew), or one that holds the CSV files, or records/ with them.
-        out: gets tables/, figures/ and, if all figures are drawn, page.html.
-        baseline: an arm; the sweep's own if None.
-        figures: names; all if None.
-        style: a matplotlib style file.
-        formats: of the figures; all if None.
-        say: told of each figure that is left out for want of data.
-
-    Raises:
-        UserError: there are no records, a name is unknown, or a figure asked for by name has no data.
-    """
-    from harness.reports.report import FORMATS, write_report
-    from harness.reports.study import load_study
-    from harness.sweeps.page_sources import page_sources
-
-    if is_study(folder):
-        baseline = baseline or read_sweep(folder)["baseline"]
-    try:
-        chosen = {"baseline": baseline, "figures": figures, "style": style, "formats": formats or FORMATS, "say": say}
-        page = page_sources(folder) if figures is None else None
-        return write_report(load_study(records_of(folder)), out, page=page, **chosen)
-    except (ValueError, OSError) as error:
-        raise UserError(str(error)) from error
 
 
 def train(path: Path, overrides: Mapping[str, Any], folder: Path | None, say: Say, engine_spec: str) -> int:

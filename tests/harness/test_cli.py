@@ -1,6 +1,7 @@
 """The command line: exit statuses, one-line messages, and that help costs nothing."""
 
 import resource
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -145,6 +146,17 @@ def test_a_sweep_runs_and_writes_records_tables_and_figures(capsys):
     assert [f.name for f in Path("paper/figures").iterdir() if f.suffix == ".png"] == ["final_scores.png"]
     assert "baseline 'ppo' is not an arm" in message_of(capsys, "report", str(out), "--baseline", "ppo")
     assert "unknown figure 'final_score'" in message_of(capsys, "report", str(out), "--figure", "final_score")
+
+
+def test_records_are_reported_with_the_baseline_of_the_sweep_beside_them(capsys):
+    assert main(["sweep", write(SWEEP), *ENGINE, "--workers", "1", "budget.amount=4", "baseline=gspo"]) == 0
+    study = Path("kept")
+    shutil.copytree("results/runs/small/records", study / "records")
+    write(f'baseline = "gspo"\n{SWEEP}', str(study / "sweep.toml"))
+    assert main(["report", str(study), "--figure", "final_scores"]) == 0
+    tables = [Path(place) / "tables" / "comparison.csv" for place in ("results/runs/small", "kept")]
+    assert tables[0].read_bytes() == tables[1].read_bytes()
+    assert ",gspo," in tables[1].read_text()
 
 
 def test_a_failed_cell_gives_status_1_and_a_table(capsys):
