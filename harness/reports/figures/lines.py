@@ -115,11 +115,13 @@ def draw_bounds(study: Study, panels: list[Panel], unit: str) -> bool:
     drawn = False
     for panel in panels:
         here = cells[(cells["task"] == panel.task) & cells["arm"].isin(panel.arms)]
-        for delta in sorted(set(here["delta"].astype("float64"))):
+        bounds = sorted(set(here["delta"].astype("float64")))
+        for delta in bounds:
             panel.axes.axhline(delta, color=DARK, linestyle=(0, (6, 2)), linewidth=0.9, zorder=4)
-            panel.axes.annotate(
-                f"delta\n{delta:g}", (1.01, delta), xycoords=("axes fraction", "data"), va="center", fontsize=SMALL
-            )
+        if bounds:  # one label: where a tuning chose several, they lie close
+            text = "\n".join(["delta", *(f"{delta:g}" for delta in reversed(bounds))])
+            where = ("axes fraction", "data")
+            panel.axes.annotate(text, (1.01, bounds[-1]), xycoords=where, va="center", fontsize=SMALL)
             drawn = True
     return drawn
 
