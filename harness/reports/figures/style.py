@@ -187,9 +187,7 @@ def settle(figure: Figure) -> None:
 
     The solver of the layout orders its variables by memory address, so the last bits of a place differ from run to run.
     """
-    engine = figure.get_layout_engine()
-    if engine is not None:
-        engine.execute(figure)
+    figure.draw_without_rendering()  # the layout alone, without a draw, meets stale limits and cuts labels off
     figure.set_layout_engine("none")
     for axes in figure.axes:
         axes.set_position([round(float(end), PLACE_DECIMALS) for end in axes.get_position().bounds])
