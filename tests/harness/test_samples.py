@@ -40,7 +40,7 @@ def fill(folder, rows):
 def make_sweep():
     Path("sweep").mkdir()
     cells = [
-        {"key": key, "arm": arm, "task": "arithmetic", "policy": "tiny-0", "seed": 0}
+        {"key": key, "arm": arm, "task": "arithmetic", "policy": "tiny-0", "seed": 0, "facts": {}, "config": {}}
         for key, arm in (("aa11", "grpo"), ("aa22", "gspo"), ("bb33", "gspo+dual"))
     ]
     Path("sweep/sweep.json").write_text(json.dumps({"name": "sweep", "cells": cells}))

@@ -58,7 +58,8 @@ def swept(study: Study) -> list[Swept]:
 
     Settings of which each gives the others (clip_low and clip_high of the same trial) are one.
     """
-    tuned = {CONFIG_PREFIX + key for text in study.tuning.get("settings", []) for key in json.loads(text)}
+    settings = [] if study.tuning.empty else study.tuning["settings"]
+    tuned = {CONFIG_PREFIX + key for text in settings for key in json.loads(text)}
     columns = [str(name) for name in study.cells.columns if str(name).startswith(CONFIG_PREFIX) and name not in tuned]
     known = ["task", "policy", "arm"]
     arms = study.cells.drop_duplicates(known)[[*known, "condition", *_OWN[2:], *columns]].reset_index(drop=True)

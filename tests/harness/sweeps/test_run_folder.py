@@ -166,7 +166,7 @@ def test_an_interruption_leaves_the_cell_running(tmp_path):
 
 
 def test_an_absent_cell_is_missing(tmp_path):
-    assert read_status(tmp_path / "nothing") == {"status": "missing", "cause": ""}
+    assert read_status(tmp_path / "nothing") == {"status": "missing", "cause": "", "failure": ""}
     assert read_stream(tmp_path / "nothing", "metrics") == []
 
 
